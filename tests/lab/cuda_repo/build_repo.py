@@ -136,7 +136,11 @@ def driver_packages(driver: str, revision: str) -> list[Package]:
     library = Package("libnvidia-ml1", version, "NVIDIA management library", section="non-free/libs")
     library.files["/usr/share/llmfleet-lab/nvidia-library.json"] = (facts, 0o644)
     kernel = Package(
-        "nvidia-kernel-open-dkms", version, "Open NVIDIA kernel modules", same("firmware-nvidia-gsp"), section="contrib/kernel"
+        "nvidia-kernel-open-dkms",
+        version,
+        "Open NVIDIA kernel modules",
+        same("firmware-nvidia-gsp"),
+        section="contrib/kernel",
     )
     kernel.files["/usr/share/llmfleet-lab/nvidia-module.json"] = (facts, 0o644)
     kernel.files[f"/usr/src/nvidia-open-{driver}/README"] = (b"Lab emulation: no module source here.\n", 0o644)
@@ -184,19 +188,24 @@ def toolkit_packages(toolkit: str) -> list[Package]:
     nvcc_version = NVCC_OF_TOOLKIT.get(toolkit, toolkit)
     section = "multiverse/devel"
     version, nvcc = f"{toolkit}-1", f"{nvcc_version}-1"
-    config = Package(f"cuda-toolkit-{dash}-config-common", version, "Paths of the toolkit", architecture="all", section=section)
+    config = Package(
+        f"cuda-toolkit-{dash}-config-common", version, "Paths of the toolkit", architecture="all", section=section
+    )
     config.files["/etc/ld.so.conf.d/989_cuda-13.conf"] = (f"{home}/targets/x86_64-linux/lib\n".encode(), 0o644)
     config.conffiles = ["/etc/ld.so.conf.d/989_cuda-13.conf"]
     config.scripts["postinst"] = (
-        "#!/bin/sh\nset -e\nif [ \"$1\" = configure ]; then\n"
+        '#!/bin/sh\nset -e\nif [ "$1" = configure ]; then\n'
         f"  update-alternatives --quiet --install /usr/local/cuda cuda {home} {series.replace('.', '')}\nfi\n"
     )
     config.scripts["prerm"] = (
-        "#!/bin/sh\nset -e\nif [ \"$1\" = remove ]; then\n"
-        f"  update-alternatives --quiet --remove cuda {home}\nfi\n"
+        f'#!/bin/sh\nset -e\nif [ "$1" = remove ]; then\n  update-alternatives --quiet --remove cuda {home}\nfi\n'
     )
     compiler = Package(
-        f"cuda-nvcc-{dash}", nvcc, "CUDA compiler", [f"cuda-toolkit-{dash}-config-common", f"cuda-crt-{dash}"], section=section
+        f"cuda-nvcc-{dash}",
+        nvcc,
+        "CUDA compiler",
+        [f"cuda-toolkit-{dash}-config-common", f"cuda-crt-{dash}"],
+        section=section,
     )
     compiler.files[f"{home}/bin/nvcc"] = (text_file("nvcc", SERIES=series, NVCC_VERSION=nvcc_version), 0o755)
     runtime = Package(
@@ -221,9 +230,27 @@ def toolkit_packages(toolkit: str) -> list[Package]:
         runtime,
         metapackage,
         Package(f"cuda-crt-{dash}", nvcc, "CUDA compiler headers", section=section),
-        Package(f"cuda-compiler-{dash}", version, "CUDA compiler metapackage", [f"cuda-nvcc-{dash} (>= {nvcc})"], section=section),
-        Package(f"cuda-libraries-{dash}", version, "CUDA libraries metapackage", [f"cuda-cudart-{dash} (>= {nvcc})"], section=section),
-        Package("cuda", version, "CUDA metapackage", [f"cuda-toolkit-{dash} (>= {version})", "cuda-drivers"], section=section),
+        Package(
+            f"cuda-compiler-{dash}",
+            version,
+            "CUDA compiler metapackage",
+            [f"cuda-nvcc-{dash} (>= {nvcc})"],
+            section=section,
+        ),
+        Package(
+            f"cuda-libraries-{dash}",
+            version,
+            "CUDA libraries metapackage",
+            [f"cuda-cudart-{dash} (>= {nvcc})"],
+            section=section,
+        ),
+        Package(
+            "cuda",
+            version,
+            "CUDA metapackage",
+            [f"cuda-toolkit-{dash} (>= {version})", "cuda-drivers"],
+            section=section,
+        ),
     ]
 
 
@@ -350,7 +377,9 @@ def build(arguments: argparse.Namespace, repository: Path, key_dir: Path) -> str
 
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--out", required=True, type=Path, help="folder of the repositories, DISTRIBUTION/ARCH is made below")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="folder of the repositories, DISTRIBUTION/ARCH is made below"
+    )
     parser.add_argument("--distribution", required=True, choices=sorted(DISTRIBUTIONS))
     parser.add_argument("--architecture", default="x86_64", choices=["x86_64"], help="folder name that NVIDIA uses")
     parser.add_argument(
