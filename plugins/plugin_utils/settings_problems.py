@@ -1,0 +1,651 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with the settings of one SGLang service, found before anything is changed.
+
+The rules come from SGLang's own checks (C(sglang/srt/server_args.py) and, later, C(sglang/srt/arg_groups)),
+from the values it rewrites without a word, and from systemd's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import posixpath
+import re
+
+from . import engine_arguments as table
+from .engine_arguments import UnknownRelease
+from .settings import SETTINGS, SPEC_V2_GONE, SPEC_V2_VARIABLE, normalised
+from .systemd_quote import is_variable_name, unsafe_characters
+
+HIDDEN = "(hidden)"
+
+# SGLang writes its arguments to the journal and /server_info returns them, in every release up to 0.5.23.
+SECRET_OPTIONS = frozenset(("api-key", "admin-api-key", "ssl-keyfile-password"))
+
+EAGLE_ALGORITHMS = ("EAGLE", "EAGLE3", "STANDALONE")
+QUIET_LEVELS = ("warning", "error", "critical", "fatal")
+LOOPBACK = ("localhost", "::1")
+
+_UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+# NAME_MAX of Linux and UNIT_NAME_MAX of systemd are both 255, for "sglang-" and ".service" as well.
+_UNIT_NAME_LENGTH = 255 - len("sglang-.service")
+_KIMI_K25 = re.compile(r"kimi[-_. ]?k2[-_. p]?5", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9._:%-]+\Z")
+_DIRECTIVE = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
+
+# Directives that the role writes from typed settings, with the variable that holds each.
+_OWN_DIRECTIVES = {
+    "ExecStart": "engine_options",
+    "RestartSec": "restart_seconds",
+    "TimeoutStopSec": "stop_timeout_seconds",
+    "EnvironmentFile": "environment",
+}
+
+
+class Problems:
+    """Collects problems, each a dict of level, variable, value, problem, mend and message."""
+
+    def __init__(self, prefix):
+        self.prefix = prefix
+        self.found = []
+
+    def variable(self, setting, key=None):
+        """Return the variable's name as an operator writes it."""
+        name = self.prefix + setting
+        return name if key is None else f"{name}[{str(key)!r}]"
+
+    def add(self, setting, value, problem, mend, key=None, level="error"):
+        """Add one problem; `problem` and `mend` are parts of a sentence about the value."""
+        variable = self.variable(setting, key)
+        shown = value if value == HIDDEN else json.dumps(value, ensure_ascii=False, default=str)
+        self.found.append(
+            {
+                "level": level,
+                "variable": variable,
+                "value": value,
+                "problem": problem,
+                "mend": mend,
+                "message": f"{variable} is {shown}: {problem}; {mend}.",
+            }
+        )
+
+
+def settings_problems(settings, release, prefix="serve_"):
+    """Return everything that is wrong with a settings mapping for a release, errors first.
+
+    settings: see C(settings.SETTINGS); release: such as C(0.5.23); prefix: what stands before a setting's
+    name in the variable an operator writes. Each problem is a dict: level (error: SGLang or systemd would
+    refuse it, or do something else in silence; warning: worth knowing), variable, value (secrets hidden),
+    problem, mend, and message, one sentence made of the others. An empty list means nothing was found.
+    """
+    values = normalised(settings)
+    problems = Problems(prefix)
+    if not _types(values, problems):
+        return problems.found
+    known = _release(values, release, problems)
+    for rule in _RULES:
+        rule(values, release, known, problems)
+    problems.found.sort(key=lambda problem: problem["level"] != "error")
+    return problems.found
+
+
+def _types(values, problems):
+    """Name values of the wrong type; the other rules run only when there are none."""
+    kinds = {
+        "int": (int, "a whole number", "write a number without quotes and without a fraction"),
+        "float": (float, "a number", "write a number such as 0.88"),
+        "bool": (bool, "true or false", "write true or false"),
+        "str": (str, "text", "write text"),
+        "dict": (dict, "a mapping", "write one key and value per line, or {} for none"),
+    }
+    for setting in SETTINGS:
+        value = values[setting.name]
+        if value is None:
+            continue
+        kind, words, mend = kinds[setting.kind]
+        fits = isinstance(value, kind) and not (kind is not bool and isinstance(value, bool))
+        if fits and setting.kind == "float" and not math.isfinite(value):
+            fits = False
+        if not fits:
+            shown = HIDDEN if setting.name == "environment" else value
+            problems.add(setting.name, shown, f"it must be {words}", mend)
+        elif setting.kind == "str" and unsafe_characters(value) is not None:
+            problems.add(
+                setting.name,
+                value,
+                f"it holds {unsafe_characters(value)}, which a systemd unit cannot carry",
+                "write it in one line of printable text",
+            )
+    return not problems.found
+
+
+def _release(values, release, problems):
+    """Return whether the table knows the release, naming the problem when it should and does not."""
+    try:
+        table.table_release(release)
+        return True
+    except UnknownRelease:
+        if values["release_check_enabled"] is not False:
+            first, last = table.known_releases()[0], table.known_releases()[-1]
+            problems.add(
+                "release",
+                str(release),
+                f"the command line of this release is not known, only those of {first} to {last}",
+                f"choose a release of that range, or set {problems.variable('release_check_enabled')} to false "
+                "to deploy it with its options unchecked",
+            )
+        return False
+
+
+def _older(release, bound):
+    """Tell whether a release is older than the tuple `bound`; an unreadable one counts as new."""
+    try:
+        return table.release_key(release) < bound
+    except UnknownRelease:
+        return False
+
+
+def _unit_name(values, release, known, problems):
+    name = values["name"]
+    mend = "use letters, digits, dots, underscores and dashes, beginning with a letter or digit, such as kimi"
+    if name is None:
+        problems.add("name", name, "the unit needs a name", mend)
+    elif not name.isascii() or not _UNIT_NAME.match(name):
+        problems.add("name", name, f"it cannot be part of the unit name sglang-{name}.service", mend)
+    elif name.endswith(".service"):
+        problems.add(
+            "name", name, "the unit would be called .service.service", f"write {name[: -len('.service')] or 'kimi'}"
+        )
+    elif len(name) > _UNIT_NAME_LENGTH:
+        problems.add(
+            "name",
+            name,
+            f"it has {len(name)} characters and the unit's file name has room for {_UNIT_NAME_LENGTH}",
+            "choose a shorter name",
+        )
+
+
+def _numbers(values, release, known, problems):
+    size = values["tensor_parallel_size"]
+    if size is None or size < 1:
+        problems.add(
+            "tensor_parallel_size",
+            size,
+            "at least 1 GPU must hold the model",
+            "set the number of GPUs that share it, 8 for Kimi-K2.5",
+        )
+    fraction = values["mem_fraction_static"]
+    if fraction is not None and not 0 < fraction < 1:
+        problems.add(
+            "mem_fraction_static",
+            fraction,
+            "it is the share of GPU memory for weights and KV cache and must lie between 0 and 1",
+            "set it to 0.88, or to null for SGLang's own choice",
+        )
+    for setting in ("page_size", "max_total_tokens"):
+        value = values[setting]
+        if value is not None and value < 1:
+            problems.add(
+                setting, value, "it counts tokens and must be at least 1", "set it to null for SGLang's own choice"
+            )
+    for setting, least in (("restart_seconds", 0), ("stop_timeout_seconds", 1)):
+        value = values[setting]
+        if value is not None and value < least:
+            problems.add(setting, value, f"it must be at least {least} seconds", "set a longer time")
+    pause = values["restart_seconds"]
+    if pause is not None and 0 <= pause < 60 and values["hicache_enabled"]:
+        problems.add(
+            "restart_seconds",
+            pause,
+            "hundreds of GB of pinned memory may not be free again by then, and the restarts starve the host",
+            "set it to 60 or more",
+            level="warning",
+        )
+
+
+def _address(values, release, known, problems):
+    port = values["port"]
+    if port is None or not 1 <= port <= 65535:
+        problems.add("port", port, "it is not a TCP port", "set a port from 1024 to 65535, such as 30000")
+    elif port < 1024:
+        problems.add(
+            "port",
+            port,
+            "the service user may not listen below 1024",
+            "set a port from 1024 to 65535, and put a gateway in front for 443",
+        )
+    host = values["host"]
+    if host is None or not _HOST.match(host):
+        problems.add("host", host, "it is no address to listen on", "set 127.0.0.1, or an address of this host")
+    elif host not in LOOPBACK and not host.startswith("127."):
+        problems.add(
+            "host",
+            host,
+            "SGLang listens there without any key",
+            "set 127.0.0.1 and put a gateway with keys in front, or be sure that a firewall guards the port",
+            level="warning",
+        )
+
+
+def _paths(values, release, known, problems):
+    speculating = values["speculative_enabled"] is True
+    for setting in ("model_path", "draft_model_path"):
+        path = values[setting]
+        if setting == "draft_model_path" and (not speculating or path is None):
+            continue
+        if path is None or not path.startswith("/"):
+            problems.add(
+                setting, path, "it is not the absolute path of a folder on the host", "set it, such as /srv/models/NAME"
+            )
+            continue
+        hidden = _hidden_by_sandbox(values, posixpath.normpath(path))
+        if hidden is not None:
+            problems.add(
+                setting,
+                path,
+                f"{hidden} hides that folder from the service",
+                f"move the model, or set {problems.variable('unit_directives')} to {{Service: {{{hidden}: false}}}}",
+            )
+
+
+def _hidden_by_sandbox(values, path):
+    """Return the directive of the unit that would hide a path from the service, or None."""
+    service = values["unit_directives"].get("Service")
+    overrides = service if isinstance(service, dict) else {}
+    folders = (("ProtectHome", ("/home", "/root", "/run/user")), ("PrivateTmp", ("/tmp", "/var/tmp")))
+    for directive, roots in folders:
+        value = overrides.get(directive, values["sandbox_enabled"] is True)
+        active = str(value).lower() in ("true", "yes", "on", "1", "tmpfs", "disconnected")
+        if active and any(path == root or path.startswith(root + "/") for root in roots):
+            return directive
+    return None
+
+
+def _speculation(values, release, known, problems):
+    if values["speculative_enabled"] is not True:
+        return
+    algorithm = values["speculative_algorithm"]
+    draft = values["draft_model_path"]
+    if algorithm is None:
+        problems.add("speculative_algorithm", None, "speculation is enabled without an algorithm", "set it to EAGLE3")
+        return
+    if algorithm not in EAGLE_ALGORITHMS:
+        return
+    if draft is None:
+        problems.add(
+            "draft_model_path",
+            None,
+            f"{algorithm} needs a draft model, and SGLang would take the target's own path in silence",
+            f"set it to the draft's folder, or {problems.variable('speculative_enabled')} to false",
+        )
+    elif algorithm == "EAGLE" and "eagle3" in posixpath.basename(draft.rstrip("/")).lower():
+        problems.add(
+            "speculative_algorithm",
+            algorithm,
+            f"the draft {draft} is an EAGLE-3 one, which under EAGLE loads and never has a token accepted",
+            "set it to EAGLE3",
+        )
+    _speculation_numbers(values, problems)
+    served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
+    if algorithm == "EAGLE3" and _KIMI_K25.search(served) and _older(release, (0, 5, 10, 0)):
+        problems.add(
+            "release",
+            str(release),
+            "it loads Kimi-K2.5 but has no EAGLE-3 hooks in that model",
+            f"choose 0.5.10.post1 or later, or set {problems.variable('speculative_enabled')} to false",
+        )
+
+
+def _speculation_numbers(values, problems):
+    names = ("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens")
+    steps, topk, drafts = (values[name] for name in names)
+    given = [name for name in names if values[name] is not None]
+    if given and len(given) < len(names):
+        absent = next(name for name in names if values[name] is None)
+        problems.add(
+            absent,
+            None,
+            "SGLang wants steps, topk and draft tokens all three or none",
+            "set it, or set the other two to null",
+        )
+        return
+    for name in given:
+        if values[name] < 1:
+            problems.add(name, values[name], "it must be at least 1", "set steps 3, topk 1 and draft tokens 4")
+    if given and topk == 1 and steps >= 1 and drafts != steps + 1:
+        problems.add(
+            "speculative_num_draft_tokens",
+            drafts,
+            f"with topk 1 and {problems.variable('speculative_num_steps')} {steps} SGLang drafts {steps + 1} tokens, "
+            "whatever is set here",
+            f"set it to {steps + 1}, or {problems.variable('speculative_num_steps')} to {max(drafts - 1, 1)}",
+        )
+
+
+def _hicache(values, release, known, problems):
+    if values["hicache_enabled"] is not True:
+        return
+    ratio, size = values["hicache_ratio"], values["hicache_size"]
+    if ratio is None and size is None:
+        problems.add(
+            "hicache_ratio",
+            None,
+            "HiCache is enabled with neither a ratio nor a size, so its memory is nobody's choice",
+            f"set it to 4.0, or {problems.variable('hicache_size')} to the GB (1e9 bytes) of each rank, or "
+            f"{problems.variable('hicache_enabled')} to false",
+        )
+    if ratio is not None and size is not None:
+        problems.add(
+            "hicache_size",
+            size,
+            f"{problems.variable('hicache_ratio')} is {ratio} as well, and SGLang would drop that in silence",
+            "set one of the two to null",
+        )
+    if size is not None and size < 1:
+        problems.add("hicache_size", size, "it counts GB (1e9 bytes) for each rank", "set 1 or more, or null")
+    if ratio is not None and ratio <= 0:
+        problems.add(
+            "hicache_ratio",
+            ratio,
+            "it is host tokens for each device token and must be above 0",
+            "set it to 4.0, or to null together with a size",
+        )
+    elif ratio is not None and ratio <= 1:
+        fatal = _older(release, (0, 5, 15, 0))
+        problems.add(
+            "hicache_ratio",
+            ratio,
+            "the host pool would not be larger than the device pool, "
+            + (f"which SGLang {release} refuses" if fatal else "which holds little more than the GPUs do"),
+            "set it above 1",
+            level="error" if fatal else "warning",
+        )
+    _hicache_rewrites(values, release, problems)
+
+
+def _hicache_rewrites(values, release, problems):
+    """Combinations that SGLang replaces by others at start."""
+    options = values["engine_options"]
+    backend = values["hicache_io_backend"] or "kernel"
+    default_layout = "layer_first" if _older(release, (0, 5, 14, 0)) else "page_first"
+    layout = values["hicache_mem_layout"] or default_layout
+    layout_name = problems.variable("hicache_mem_layout")
+    if layout == "page_first" and backend == "direct":
+        problems.add(
+            "hicache_io_backend",
+            backend,
+            f"with the layout page_first{'' if values['hicache_mem_layout'] else ', the default,'} "
+            "SGLang takes page_first_direct instead",
+            f"set {layout_name} to page_first_direct, or this to kernel",
+            level="warning",
+        )
+    if layout == "page_first_direct" and backend == "kernel":
+        problems.add(
+            "hicache_mem_layout",
+            layout,
+            "with the io backend kernel SGLang takes the backend direct instead",
+            f"set {problems.variable('hicache_io_backend')} to direct, or this to page_first",
+            level="warning",
+        )
+    if layout == "layer_first" and options.get("hicache-storage-backend") == "mooncake":
+        problems.add(
+            "hicache_mem_layout",
+            values["hicache_mem_layout"],
+            "the storage backend mooncake cannot use layer_first, and SGLang takes another layout",
+            "set it to page_first",
+            level="warning",
+        )
+    decode = options.get("decode-attention-backend") or values["attention_backend"]
+    if decode == "fa3" and backend == "kernel" and _older(release, (0, 5, 14, 0)):
+        problems.add(
+            "attention_backend",
+            values["attention_backend"],
+            f"SGLang {release} replaces fa3 decoding, or the io backend kernel, when HiCache is on",
+            "choose flashinfer or triton",
+            level="warning",
+        )
+
+
+def _hicache_excludes(values, release, known, problems):
+    """Options that exclude the hierarchical cache (_handle_cache_compatibility, handle_hicache)."""
+    if values["hicache_enabled"] is not True:
+        return
+    options = values["engine_options"]
+    off = f"or set {problems.variable('hicache_enabled')} to false"
+
+    def refuse(option, problem):
+        problems.add("engine_options", options[option], problem, f"remove {option}, {off}", key=option)
+
+    for option in ("disable-radix-cache", "enable-lmcache", "enable-unified-cache-external-linker"):
+        if options.get(option) is True:
+            refuse(option, "SGLang does not start with it while the hierarchical cache is on")
+    speculating = values["speculative_enabled"] is True
+    if options.get("enable-unified-memory") is True and speculating and values["speculative_algorithm"] != "NGRAM":
+        refuse("enable-unified-memory", "SGLang does not take it with EAGLE and the hierarchical cache together")
+    for option in ("dcp-size", "decode-context-parallel-size"):
+        value = options.get(option)
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if is_number and value > 1 and speculating and values["speculative_algorithm"] != "DSPARK":
+            refuse(option, "with the hierarchical cache SGLang takes no speculation but DSPARK when it is above 1")
+
+
+def _evidence(values, release, known, problems):
+    """Settings that would hide the lines by which a start is verified."""
+    if values["verification_expected"] is False:
+        return
+    level = values["log_level"]
+    off = f"or set {problems.variable('verification_expected')} to false"
+    if level is not None and level.lower() in QUIET_LEVELS:
+        problems.add(
+            "log_level",
+            level,
+            "SGLang reports its host memory at level info, so the start could not be verified",
+            f"set it to info, {off}",
+        )
+    if "SGLANG_LOGGING_CONFIG_PATH" in values["environment"]:
+        problems.add(
+            "environment",
+            HIDDEN,
+            "a logging configuration of your own replaces the lines by which the start is verified",
+            f"remove it, {off}",
+            key="SGLANG_LOGGING_CONFIG_PATH",
+        )
+
+
+def _environment(values, release, known, problems):
+    for name, value in values["environment"].items():
+        if not is_variable_name(name):
+            problems.add(
+                "environment",
+                HIDDEN,
+                "that is no name for an environment variable",
+                "use letters, digits and underscores, beginning with no digit",
+                key=name,
+            )
+        elif isinstance(value, (bool, dict, list)):
+            problems.add(
+                "environment", HIDDEN, "an environment variable holds text", "write the text in quotes", key=name
+            )
+        elif unsafe_characters(value) is not None:
+            problems.add(
+                "environment",
+                HIDDEN,
+                f"it holds {unsafe_characters(value)}, which would end the variable early",
+                "write it in one line, or name a file that holds it",
+                key=name,
+            )
+    if SPEC_V2_VARIABLE in values["environment"] and not _older(release, SPEC_V2_GONE):
+        problems.add(
+            "environment",
+            HIDDEN,
+            f"SGLang {release} no longer reads it, as the overlapped scheduler is always on from 0.5.14",
+            "remove it",
+            key=SPEC_V2_VARIABLE,
+            level="warning",
+        )
+    _expandable_segments(values, problems)
+
+
+def _expandable_segments(values, problems):
+    size = values["tensor_parallel_size"]
+    if size is None or size < 2 or values["engine_options"].get("disable-custom-all-reduce") is True:
+        return
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        if re.search(r"expandable_segments\s*:\s*true", str(values["environment"].get(name, "")), re.IGNORECASE):
+            problems.add(
+                "environment",
+                HIDDEN,
+                "expandable_segments breaks the custom all-reduce of tensor parallelism",
+                "remove expandable_segments, or set the engine option disable-custom-all-reduce to true",
+                key=name,
+            )
+
+
+def _typed_findings(values, release, known, problems):
+    """Check the typed settings against the release's own choices."""
+    if not known:
+        return
+    options = table.arguments(release)
+    for setting in SETTINGS:
+        value = values[setting.name]
+        unused = setting.group is not None and values[setting.group] is not True
+        if setting.option is None or setting.kind == "bool" or value is None or unused:
+            continue
+        argument = options.get(setting.option)
+        if argument is None:
+            finding = table.name_finding(setting.option, release)
+            problems.add(setting.name, value, f"its option {setting.option} {finding.problem}", "set it to null")
+            continue
+        for finding in table.value_findings(argument, value, release):
+            problems.add(setting.name, value, f"it {finding.problem}", finding.mend, level=finding.level)
+
+
+def _typed_names(release, known):
+    """Return every spelling of the options that typed settings make, as a dict to the setting's name."""
+    options = table.arguments(release if known else table.known_releases()[-1])
+    found = {}
+    for setting in SETTINGS:
+        if setting.option is not None:
+            names = options[setting.option].names if setting.option in options else (setting.option,)
+            found.update(dict.fromkeys(names, setting.name))
+    return found
+
+
+def _engine_options(values, release, known, problems):
+    typed = _typed_names(release, known)
+    for name, value in values["engine_options"].items():
+        plain_name = name.lstrip("-").replace("_", "-")
+        if plain_name in SECRET_OPTIONS:
+            problems.add(
+                "engine_options",
+                HIDDEN,
+                "SGLang writes this secret to the journal, shows it in ps and returns it from /server_info",
+                "remove it and listen on 127.0.0.1 without a key, with a gateway that holds the keys in front",
+                key=name,
+            )
+            continue
+        if plain_name in typed:
+            variable = problems.variable(typed[plain_name])
+            problems.add(
+                "engine_options", value, f"it repeats {variable}", f"remove it and set {variable} instead", key=name
+            )
+            continue
+        unsafe = _unsafe_words(name, value)
+        if unsafe is not None:
+            problems.add(
+                "engine_options",
+                value,
+                f"it holds {unsafe}, which a systemd unit cannot carry",
+                "write it in one line of printable text",
+                key=name,
+            )
+            continue
+        _engine_option(name, value, release, known, problems)
+
+
+def _unsafe_words(name, value):
+    for part in table.option_words(name, value):
+        if unsafe_characters(part) is not None:
+            return unsafe_characters(part)
+    return None
+
+
+def _engine_option(name, value, release, known, problems):
+    if not known:
+        if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z", name):
+            problems.add("engine_options", value, "that is no name of an option", "write it without dashes", key=name)
+        return
+    finding = table.name_finding(name, release)
+    if finding is not None:
+        problems.add("engine_options", value, f"it {finding.problem}", finding.mend, key=name)
+        return
+    if name == "config":
+        problems.add(
+            "engine_options",
+            value,
+            "nothing in that file is checked before the old service stops",
+            "write its settings as options",
+            key=name,
+            level="warning",
+        )
+    for finding in table.value_findings(table.arguments(release)[name], value, release):
+        problems.add("engine_options", value, f"it {finding.problem}", finding.mend, key=name, level=finding.level)
+
+
+def _unit_directives(values, release, known, problems):
+    for section, directives in values["unit_directives"].items():
+        if section not in ("Unit", "Service", "Install") or not isinstance(directives, dict):
+            problems.add(
+                "unit_directives",
+                directives,
+                "a service unit has the sections Unit, Service and Install, each a mapping",
+                "write {Service: {DIRECTIVE: value}}",
+                key=section,
+            )
+            continue
+        for name, value in directives.items():
+            _unit_directive(section, name, value, problems)
+
+
+def _unit_directive(section, name, value, problems):
+    key = f"{section}.{name}"
+    own = _OWN_DIRECTIVES.get(name) if section == "Service" else None
+    if not _DIRECTIVE.match(name):
+        problems.add("unit_directives", value, "that is no name of a directive", "see systemd.directives(7)", key=key)
+    elif own is not None:
+        variable = problems.variable(own)
+        problems.add(
+            "unit_directives", value, f"the role writes {name} from {variable}", f"set {variable} instead", key=key
+        )
+    elif name == "Type" and str(value).startswith("notify"):
+        problems.add(
+            "unit_directives",
+            value,
+            "SGLang never reports readiness to systemd, so the start would time out",
+            "leave it at exec",
+            key=key,
+        )
+    for item in value if isinstance(value, list) else [value]:
+        if unsafe_characters(item) is not None or isinstance(item, (dict, list)):
+            problems.add(
+                "unit_directives", value, "a directive holds one line of text", "write a list for several", key=key
+            )
+            break
+
+
+_RULES = (
+    _unit_name,
+    _numbers,
+    _address,
+    _paths,
+    _speculation,
+    _hicache,
+    _hicache_excludes,
+    _typed_findings,
+    _engine_options,
+    _environment,
+    _evidence,
+    _unit_directives,
+)
