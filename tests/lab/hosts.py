@@ -41,9 +41,15 @@ NETWORK = ipaddress.ip_network("10.213.77.0/24")
 GATEWAY = NETWORK[1]
 RULE_TAG = "llmfleet-lab"
 LOGIN = "deploy"
-PACKAGES = (
-    "ca-certificates dbus gpgv iproute2 openssh-server procps python3 python3-apt sudo systemd systemd-sysv tzdata"
-).split()
+PACKAGES = [
+    "ca-certificates", "dbus", "gpgv", "iproute2", "openssh-server", "procps", "python3", "python3-apt",
+    "sudo", "systemd", "systemd-sysv", "tzdata",
+]  # fmt: skip
+# Also kept in the host's own dpkg settings: these machines are thrown away, so no fsync, no manuals.
+DPKG_OPTIONS = [
+    f"--dpkgopt={option}"
+    for option in ("force-unsafe-io", "path-exclude=/usr/share/man/*", "path-exclude=/usr/share/doc/*")
+]
 # The root is made anew when this recipe changes.
 SETUP = f"""
 set -e
@@ -140,7 +146,7 @@ def nameservers():
 
 def root_of(suite):
     """Build the cached root of a suite if it is not there, and return its path."""
-    recipe = json.dumps([suite, PACKAGES, SETUP, debian_mirror(suite)])
+    recipe = json.dumps([suite, PACKAGES, DPKG_OPTIONS, SETUP, debian_mirror(suite)])
     root = STATE / "roots" / f"{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     with lock(f"root-{suite}"):
         if root.exists():
@@ -150,11 +156,20 @@ def root_of(suite):
         # mmdebstrap leaves nothing mounted when it is killed in root mode with its own unshare.
         run("rm", "-rf", "--one-file-system", part)
         run(
-            "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}",
+            "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", *DPKG_OPTIONS,
             "--customize-hook=chroot \"$1\" sh -c " + _shell_quote(SETUP), suite, part, debian_mirror(suite),
         )  # fmt: skip
         part.rename(root)
+        _forget_old_roots(suite, root)
     return root
+
+
+def _forget_old_roots(suite, current):
+    """Remove roots of earlier recipes that no host stands on any more."""
+    used = {host.get("root") for host in hosts()}
+    for old in current.parent.glob(f"{suite}-*"):
+        if old != current and old.name not in used:
+            run("rm", "-rf", "--one-file-system", old)
 
 
 def _shell_quote(text):
