@@ -1,0 +1,162 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One verdict on a service from its journal and from what it answered.
+
+Standard library only, Python 3.9 and newer, no Ansible.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+# What of the journal's verdict is worth keeping on the host: nothing in it changes while the same start runs.
+_KEPT = (
+    "allocation_verdict",
+    "device_tokens",
+    "expected_gb",
+    "invocation_id",
+    "per_rank_gb",
+    "ranks",
+    "ranks_seen",
+    "ready_at",
+    "started_at",
+    "total_gb",
+)
+
+
+def _reason(code, message):
+    return {"code": code, "message": message}
+
+
+def seconds_to_ready(started_at, ready_at):
+    """Whole seconds between two ISO 8601 times, or None where one is missing or no time."""
+    try:
+        start, ready = (datetime.fromisoformat(str(text).replace("Z", "+00:00")) for text in (started_at, ready_at))
+        return round((ready - start).total_seconds())
+    except (TypeError, ValueError):
+        return None
+
+
+def _failed_request(what, answer):
+    status = answer.get("status", -1)
+    told = str(answer.get("msg") or answer.get("content") or "")[:200]
+    return f"{what} failed with HTTP status {status}: {told}"
+
+
+def chat_reasons(chat):
+    """Reasons against the answer to a chat completion, as registered from ``ansible.builtin.uri``."""
+    if chat.get("status") != 200 or not isinstance(chat.get("json"), dict):
+        told = _failed_request("The chat completion", chat)
+        return [_reason("chat_failed", f"{told}. The server is up but cannot answer; see the unit's journal.")]
+    body = chat["json"]
+    tokens = (body.get("usage") or {}).get("completion_tokens") or 0
+    if not body.get("choices") or tokens < 1:
+        return [
+            _reason(
+                "chat_empty",
+                f"The chat completion came back with {len(body.get('choices') or [])} choices and {tokens} tokens; "
+                "at least one of each was expected.",
+            )
+        ]
+    return []
+
+
+def accept_length(meta):
+    """Accepted tokens a verification step of one ``/generate`` answer, or None where the server does not tell."""
+    if meta.get("spec_accept_length") is not None:
+        return float(meta["spec_accept_length"])
+    steps = meta.get("spec_verify_ct")
+    return meta.get("completion_tokens", 0) / steps if steps else None
+
+
+def prefix_reasons(answers, hicache_enabled, speculative_enabled, accept_length_above):
+    """Reasons against the answers to the same long prompt, sent twice to ``/generate``."""
+    metas = []
+    for answer in answers:
+        body = answer.get("json")
+        if answer.get("status") != 200 or not isinstance(body, dict):
+            return [_reason("prefix_failed", _failed_request("The request with a long prompt", answer) + ".")]
+        metas.append(body.get("meta_info") or {})
+    reasons = []
+    repeat = metas[-1]
+    if hicache_enabled and not repeat.get("cached_tokens"):
+        reasons.append(
+            _reason(
+                "prefix_not_cached",
+                f"The repeated prompt of {repeat.get('prompt_tokens')} tokens found 0 of them in the cache; "
+                "the prefix cache is off (--disable-radix-cache) or does not keep what it computed.",
+            )
+        )
+    if speculative_enabled:
+        length = accept_length(repeat)
+        if length is None:
+            reasons.append(
+                _reason(
+                    "accept_length_unknown",
+                    "Speculation is on, but the answer carries no accept length: it runs without a draft model.",
+                )
+            )
+        elif length <= accept_length_above:
+            reasons.append(
+                _reason(
+                    "accept_length",
+                    f"The accept length is {length:.2f}; above {accept_length_above:.2f} was expected. "
+                    "An EAGLE-3 draft needs --speculative-algorithm EAGLE3, and must belong to this model.",
+                )
+            )
+    return reasons
+
+
+def _figures(journal, hicache_enabled, ranks):
+    """The figures of the summary line: ranks, GB of each against the prediction, total."""
+    if not hicache_enabled:
+        return "hierarchical cache off"
+    words = [f"{journal.get('ranks_seen', 0)} of {ranks} ranks"]
+    each = sorted(set(journal.get("per_rank_gb") or []))
+    if each:
+        span = f"{each[0]:.2f}" if len(each) == 1 else f"{each[0]:.2f} to {each[-1]:.2f}"
+        expected = journal.get("expected_gb")
+        told = "no prediction" if expected is None else f"predicted {expected:.2f}"
+        words.append(f"{span} GB each ({told})")
+        words.append(f"{journal.get('total_gb') or 0:.2f} GB in all")
+    return ", ".join(words)
+
+
+def service_verdict(journal, settings, answers=None):
+    """Put the journal's verdict and the answers of the server together.
+
+    ``journal`` is what ``hicache_verify`` returned. ``settings`` holds ``host``, ``unit``, ``ranks``, ``release``,
+    ``hicache_enabled``, ``speculative_enabled`` and ``accept_length_above``. ``answers`` holds ``chat`` and ``prefix``
+    as registered from ``ansible.builtin.uri``; None where nothing was asked.
+
+    Returns a dict with ``verdict`` (pass, fail, inconclusive), ``reasons`` (list of ``code`` and ``message``),
+    ``summary`` (one line for people) and the kept figures, GB in units of 1e9 bytes.
+    """
+    reasons = [dict(reason) for reason in journal.get("reasons") or []]
+    verdict = journal.get("verdict", "inconclusive")
+    if answers is not None:
+        found = chat_reasons(answers.get("chat") or {})
+        found += prefix_reasons(
+            answers.get("prefix") or [{}],
+            settings["hicache_enabled"],
+            settings["speculative_enabled"],
+            settings["accept_length_above"],
+        )
+        if found:
+            verdict = "fail"
+            reasons += found
+    result = {key: journal.get(key) for key in _KEPT}
+    seconds = seconds_to_ready(journal.get("started_at"), journal.get("ready_at"))
+    ready = f"ready after {seconds} s" if seconds is not None else "not seen ready"
+    figures = _figures(journal, settings["hicache_enabled"], settings["ranks"])
+    result.update(
+        unit=settings["unit"],
+        release=settings["release"],
+        verdict=verdict,
+        reasons=reasons,
+        seconds_to_ready=seconds,
+        requests_sent=answers is not None,
+        summary=f"{settings['host']} {settings['unit']}: {verdict.upper()} - {figures}, {ready}",
+    )
+    return result

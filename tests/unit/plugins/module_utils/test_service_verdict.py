@@ -1,0 +1,125 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from ansible_collections.llmfleet.sglang.plugins.module_utils.service_verdict import seconds_to_ready, service_verdict
+
+JOURNAL = {
+    "verdict": "pass",
+    "allocation_verdict": "pass",
+    "reasons": [],
+    "ranks_seen": 8,
+    "per_rank_gb": [44.77] * 8,
+    "total_gb": 358.16,
+    "expected_gb": 44.77,
+    "device_tokens": 159277,
+    "invocation_id": "0123",
+    "started_at": "2026-03-01T23:40:00+00:00",
+    "ready_at": "2026-03-01T23:45:12.4+00:00",
+}
+SETTINGS = {
+    "host": "gpu1",
+    "unit": "sglang-kimi.service",
+    "ranks": 8,
+    "release": "0.5.23",
+    "hicache_enabled": True,
+    "speculative_enabled": True,
+    "accept_length_above": 1.0,
+}
+CHAT = {"status": 200, "json": {"choices": [{}], "usage": {"completion_tokens": 7}}}
+
+
+def _prefix(**meta):
+    first = {
+        "status": 200,
+        "json": {"meta_info": {"prompt_tokens": 900, "cached_tokens": 0, "spec_accept_length": 2.5}},
+    }
+    repeat = copy.deepcopy(first)
+    repeat["json"]["meta_info"].update({"cached_tokens": 896}, **meta)
+    return [first, repeat]
+
+
+def _judge(journal=None, chat=None, prefix=None, **settings):
+    answers = {"chat": chat or CHAT, "prefix": prefix or _prefix()}
+    return service_verdict({**JOURNAL, **(journal or {})}, {**SETTINGS, **settings}, answers)
+
+
+def test_a_proved_start_passes_with_one_line():
+    result = _judge()
+    assert result["verdict"] == "pass"
+    assert result["reasons"] == []
+    assert result["summary"] == (
+        "gpu1 sglang-kimi.service: PASS - 8 of 8 ranks, 44.77 GB each (predicted 44.77), 358.16 GB in all, "
+        "ready after 312 s"
+    )
+
+
+def test_the_same_start_gives_the_same_record():
+    # A record that changed from run to run would make every run report a change.
+    assert _judge() == _judge(prefix=_prefix(spec_accept_length=3.1, cached_tokens=128))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "code", "words"),
+    [
+        pytest.param({"chat": {"status": 500, "msg": "boom"}}, "chat_failed", "500", id="chat-refused"),
+        pytest.param({"chat": {"status": -1, "msg": "timed out"}}, "chat_failed", "timed out", id="chat-hangs"),
+        pytest.param({"chat": {"status": 200, "content": "<html>"}}, "chat_failed", "<html>", id="chat-is-not-json"),
+        pytest.param(
+            {"chat": {"status": 200, "json": {"choices": [{}], "usage": {"completion_tokens": 0}}}},
+            "chat_empty",
+            "0 tokens",
+            id="chat-without-a-token",
+        ),
+        pytest.param({"prefix": [_prefix()[0], {"status": 503}]}, "prefix_failed", "503", id="prompt-refused"),
+        pytest.param({"prefix": _prefix(cached_tokens=0)}, "prefix_not_cached", "900 tokens", id="nothing-cached"),
+        pytest.param({"prefix": _prefix(spec_accept_length=1.0)}, "accept_length", "1.00", id="draft-never-accepted"),
+        pytest.param(
+            {"prefix": _prefix(spec_accept_length=None)}, "accept_length_unknown", "without a draft", id="no-draft"
+        ),
+    ],
+)
+def test_what_the_server_answers_can_fail_a_start(kwargs, code, words):
+    result = _judge(**kwargs)
+    assert result["verdict"] == "fail"
+    assert [reason["code"] for reason in result["reasons"]] == [code]
+    assert words in result["reasons"][0]["message"]
+
+
+def test_switches_are_followed():
+    plain = _prefix(cached_tokens=0, spec_accept_length=None)
+    assert _judge(prefix=plain, hicache_enabled=False, speculative_enabled=False)["verdict"] == "pass"
+    assert "hierarchical cache off" in _judge(hicache_enabled=False)["summary"]
+
+
+def test_accept_length_is_derived_where_only_steps_are_told():
+    meta = {"spec_accept_length": None, "spec_verify_ct": 10, "completion_tokens": 32}
+    assert _judge(prefix=_prefix(**meta))["verdict"] == "pass"
+    assert _judge(prefix=_prefix(**{**meta, "completion_tokens": 10}))["verdict"] == "fail"
+
+
+def test_the_journal_is_never_overruled():
+    reason = {"code": "rank_missing", "message": "TP3 is missing"}
+    for verdict in ("fail", "inconclusive"):
+        assert _judge(journal={"verdict": verdict, "reasons": [reason]})["verdict"] == verdict
+    unasked = service_verdict({**JOURNAL, "verdict": "fail", "reasons": [reason], "ready_at": None}, SETTINGS)
+    assert unasked["verdict"] == "fail"
+    assert unasked["reasons"] == [reason]
+    assert unasked["summary"].endswith("not seen ready")
+
+
+def test_ranks_that_differ_are_shown_as_a_span():
+    assert (
+        "0.50 to 0.55 GB each (no prediction)"
+        in _judge(journal={"per_rank_gb": [0.55, 0.5], "expected_gb": None})["summary"]
+    )
+
+
+@pytest.mark.parametrize("times", [(None, None), ("x", "y"), ("2026-03-01T23:40:00+00:00", None)])
+def test_seconds_need_two_times(times):
+    assert seconds_to_ready(*times) is None
