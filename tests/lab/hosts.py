@@ -42,7 +42,7 @@ GATEWAY = NETWORK[1]
 RULE_TAG = "llmfleet-lab"
 LOGIN = "deploy"
 PACKAGES = [
-    "ca-certificates", "dbus", "gpgv", "iproute2", "openssh-server", "procps", "python3", "python3-apt",
+    "ca-certificates", "curl", "dbus", "gpgv", "iproute2", "openssh-server", "procps", "python3", "python3-apt",
     "sudo", "systemd", "systemd-sysv", "tzdata",
 ]  # fmt: skip
 # Also kept in the host's own dpkg settings: these machines are thrown away, so no fsync, no manuals.

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# The two commands that matter: `make demo` and `make test`. Both do their own set-up.
+SHELL := /bin/bash
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+LAB_HOST ?= gpu1
+PROMPT ?= Say hello.
+STAGES ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/.ready: requirements/dev.txt tests/lab/setup.sh
+	@echo "setup: the locked Python environment, in .venv"
+	@tests/lab/setup.sh
+
+.PHONY: setup
+setup: .venv/.ready ## Make the locked Python environment in .venv
+
+.PHONY: lock
+lock: setup ## Pin requirements/dev.in anew, with hashes
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		requirements/dev.in --output-file requirements/dev.txt
+
+.PHONY: demo
+demo: setup ## Deploy the real SGLang on a lab host, prove its start, leave it running
+	@tests/lab/demo.sh
+
+.PHONY: chat
+chat: setup ## Ask the demo's server: make chat PROMPT="Say hello."
+	@tests/lab/on_host.sh $(LAB_HOST) python3 - "$(PROMPT)" < tests/lab/chat.py
+
+.PHONY: shell
+shell: setup ## Open a shell on the demo's host
+	@tests/lab/on_host.sh $(LAB_HOST)
+
+.PHONY: test
+test: setup ## Run all tests, or some: make test STAGES="unit lint"
+	@python tests/run_tests.py $(STAGES)
+
+.PHONY: lint
+lint: setup ## Run ruff, yamllint and ansible-lint
+	@python tests/run_tests.py lint
+
+.PHONY: clean
+clean: ## Remove the lab's hosts, its network and its server; keep caches
+	@tests/lab/clean.sh
+
+.PHONY: distclean
+distclean: clean ## Remove the caches and .venv as well
+	rm -rf --one-file-system "$${LLMFLEET_LAB_STATE:-/var/lib/llmfleet-lab}" .venv .venv.part .cache .ansible

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run the stages of the test suite, each with a log of its own, and close with one line that counts them.
+
+python tests/run_tests.py            all stages
+python tests/run_tests.py unit lint  some of them
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".cache" / "test-logs"
+# A stage is a list of commands; the first that fails ends it. The order is by time: what fails fast comes first.
+STAGES = {
+    "lint": [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["yamllint", "--strict", "."],
+        ["ansible-lint", "--offline"],
+    ],
+    "unit": [["pytest", "-q", "tests/unit"]],
+    "sanity": [["tests/sanity.sh"]],
+    "refusals": [["molecule", "test", "-s", "refusals"]],
+    "default": [["molecule", "test", "-s", "default"]],
+    "real": [["molecule", "test", "-s", "real"]],
+}
+
+
+def run_stage(name, commands):
+    """Run one stage; returns (passed, seconds, what its tool said at the end)."""
+    log = LOGS / f"{name}.log"
+    started = time.monotonic()
+    code = 0
+    with log.open("wb") as stream:
+        for command in commands:
+            stream.write(f"$ {' '.join(command)}\n".encode())
+            stream.flush()
+            code = subprocess.run(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT).returncode
+            if code:
+                break
+    text = log.read_text(errors="replace")
+    counts = re.findall(r"^=*\s*(\d+ passed.*?)\s*=*$", text, re.MULTILINE)
+    return code == 0, time.monotonic() - started, "; ".join(counts)
+
+
+def main(names):
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        print(f"test: there is no stage {', '.join(unknown)}; there are {', '.join(STAGES)}", file=sys.stderr)
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    # Molecule and ansible-test find their programs and the collection through these.
+    os.environ["PATH"] = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    os.environ["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")
+    failed = []
+    chosen = names or list(STAGES)
+    started = time.monotonic()
+    for name in chosen:
+        print(f"{name:10} ...", flush=True)
+        passed, seconds, told = run_stage(name, STAGES[name])
+        print(
+            f"{name:10} {'passed' if passed else 'FAILED'} in {seconds:.0f} s{'  ' if told else ''}{told}", flush=True
+        )
+        if not passed:
+            failed.append(name)
+            lines = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()
+            print(f"--- the last lines of .cache/test-logs/{name}.log")
+            print("\n".join(lines[-120:]))
+            print("---", flush=True)
+    print(f"all stages took {time.monotonic() - started:.0f} s")
+    print(f"{len(chosen) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
