@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from . import __version__, lines, metrics
 from .engine import tokenize
 
-KEY_FREE = ("/health", "/health_generate", "/ready", "/metrics")
+KEY_FREE = ("/health", "/health_generate", "/metrics")
 POSTS = ("/v1/chat/completions", "/v1/completions", "/generate", "/flush_cache", "/freeze_gc")
 
 
@@ -90,12 +90,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def allowed(self):
         """Check the bearer key; answers 401 itself."""
-        start = self.server.start
+        start, path = self.server.start, self.path.split("?")[0]
         key = start.args.api_key
-        given = self.headers.get("authorization", "")
-        if not key or self.path.split("?")[0] in KEY_FREE or hmac.compare_digest(
-            given.encode(), f"Bearer {key}".encode()
-        ):
+        given = self.headers.get("authorization", "").encode()
+        free = path in KEY_FREE or (path == "/ready" and start.release.at_least("0.5.20"))
+        if not key or free or hmac.compare_digest(given, f"Bearer {key}".encode()):
             return True
         self.answer(401, {"error": "Unauthorized"})
         return False

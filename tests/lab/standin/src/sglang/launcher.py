@@ -217,7 +217,7 @@ class Launcher:
                 ask("/generate", body)
             self.handle_signals(wake)
             self.engine.status = "Up"
-            if self.release.at_least("0.5.21"):
+            if self.release.at_least("0.5.18"):
                 ask("/freeze_gc", b"")
         except Exception:
             self.log.error(f"Initialization failed. warmup error: {traceback.format_exc()}")

@@ -141,7 +141,7 @@ def before_host_pool(free_bytes, release=RELEASE):
         return []
     return [
         "Init Unified Radix Cache. Components: (<ComponentType.FULL: 0>,). Tree Core: RustUnifiedTreeCore",
-        f"HiCache memory headroom: host {free_bytes / GIB:.1f} GiB, cgroup 8589934592.0 GiB",
+        f"HiCache memory headroom: host {min(free_bytes / GIB, 1007.1):.1f} GiB, cgroup 8589934592.0 GiB",
     ]
 
 
@@ -206,22 +206,23 @@ def timings(load, pools, total, release=RELEASE):
 
 
 def prefill_batch(new, cached, usage, running, graph, speed, release=RELEASE):
-    """One line per prefill, of TP rank 0."""
-    pending = "#pending-token: 0, " if release.at_least("0.5.10") else ""
-    label = graph if release.at_least("0.5.10") else "cuda graph"
-    return (
+    """One line per prefill, of TP rank 0. `graph`: "cuda graph" or "cpu graph"."""
+    head = (
         f"Prefill batch, #new-seq: 1, #new-token: {new}, #cached-token: {cached}, token usage: {usage:.2f}, "
-        f"#running-req: {running}, #queue-req: 0, {pending}{label}: False, input throughput (token/s): {speed:.2f}"
+        f"#running-req: {running}, #queue-req: 0, "
     )
+    if not release.at_least("0.5.10"):
+        return f"{head}input throughput (token/s): {speed:.2f}, {graph}: False"
+    pending = "#pending-token: 0, " if release.at_least("0.5.11") else ""
+    return f"{head}{pending}{graph}: False, input throughput (token/s): {speed:.2f}"
 
 
 def decode_batch(running, used, usage, accept, graph, speed, release=RELEASE):
     """One line per 40 decode steps, of TP rank 0. `accept`: mean accept length, None without speculation."""
     spec = "" if accept is None else f"accept len: {accept:.2f}, accept rate: {max(0.0, (accept - 1) / 3):.2f}, "
-    label = graph if release.at_least("0.5.10") else "cuda graph"
     return (
         f"Decode batch, #running-req: {running}, #token: {used}, token usage: {usage:.2f}, {spec}"
-        f"{label}: {label == 'cuda graph'}, gen throughput (token/s): {speed:.2f}, #queue-req: 0"
+        f"{graph}: {graph == 'cuda graph'}, gen throughput (token/s): {speed:.2f}, #queue-req: 0"
     )
 
 
