@@ -16,4 +16,4 @@ for word in "$@"; do
     quoted="$quoted $(python -c 'import shlex, sys; print(shlex.quote(sys.argv[1]))' "$word")"
 done
 exec ssh -q -i "$state/ssh/id_ed25519" -o "UserKnownHostsFile=$state/ssh/known_hosts" \
-    -o StrictHostKeyChecking=yes "deploy@$address" $quoted
+    -o StrictHostKeyChecking=yes "deploy@$address" ${quoted:+"$quoted"}
