@@ -123,21 +123,6 @@ def parse_module_version(text):
     return {"version": found.group(1), "open": "Open Kernel Module" in found.group(0)}
 
 
-def parse_unit(text):
-    """The systemd unit that a process belongs to, from /proc/PID/cgroup (version 1, hybrid or 2); None if none.
-
-    The innermost service or scope is meant: ``/system.slice/a.service/b.scope`` is ``b.scope``.
-    """
-    for line in text.splitlines():
-        parts = line.split(":", 2)
-        if len(parts) != 3 or not (parts[:2] == ["0", ""] or parts[1] == "name=systemd"):
-            continue
-        for component in reversed(parts[2].split("/")):
-            if component.endswith((".service", ".scope")):
-                return component
-    return None
-
-
 def classify_failure(rc, stdout, stderr):
     """Why nvidia-smi failed: ``{"code": str, "message": str, "rc": int, "library_version": str or None}``.
 

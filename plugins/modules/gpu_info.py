@@ -248,7 +248,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import nvidia_smi
+from ..module_utils import nvidia_smi, proc_text
 
 
 def read_text(*parts):
@@ -325,7 +325,7 @@ def read_gpus(module, result):
     result["processes"] = nvidia_smi.parse_processes(out, result["gpus"])
     for process in result["processes"]:
         text = read_text(module.params["proc_path"], str(process["pid"]), "cgroup")
-        process["unit"] = nvidia_smi.parse_unit(text or "")
+        process["unit"] = proc_text.parse_unit(text or "")
     out, result["error"] = smi.call([smi.binary])
     if result["error"]:
         return

@@ -130,22 +130,6 @@ def test_module_version(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "unit"),
-    [
-        ("0::/system.slice/sglang-kimi.service\n", "sglang-kimi.service"),
-        ("12:pids:/x\n1:name=systemd:/system.slice/sglang-kimi.service\n0::/\n", "sglang-kimi.service"),
-        ("0::/system.slice/sglang-kimi.service/sub\n", "sglang-kimi.service"),
-        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-1.scope\n", "run-1.scope"),
-        ("3:memory:/system.slice/other.service\n", None),
-        ("0::/\n", None),
-        ("", None),
-    ],
-)
-def test_unit_of_a_process(text, unit):
-    assert nvidia_smi.parse_unit(text) == unit
-
-
-@pytest.mark.parametrize(
     ("rc", "stdout", "stderr", "code", "library"),
     [
         (6, "No devices were found\n", "", "no_devices", None),

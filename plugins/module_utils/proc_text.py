@@ -1,0 +1,59 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the texts of Linux's proc file system.
+
+Pure functions on text: nothing here opens a file. Sizes are in bytes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import struct
+
+_LISTENING = "0A"
+
+
+def parse_meminfo(text):
+    """Sizes of /proc/meminfo as ``{"MemTotal": bytes, ...}``; its "kB" are KiB (2**10 bytes). Counters stay numbers."""
+    sizes = {}
+    for line in text.splitlines():
+        found = re.match(r"^([^:]+):\s+(\d+)(\s+kB)?\s*$", line)
+        if found:
+            sizes[found.group(1)] = int(found.group(2)) * (1024 if found.group(3) else 1)
+    return sizes
+
+
+def parse_listeners(text, port):
+    """Listening TCP sockets of one port from /proc/net/tcp or tcp6: ``[{"address": str, "inode": str}, ...]``."""
+    listeners = []
+    for line in text.splitlines()[1:]:
+        cells = line.split()
+        if len(cells) < 10 or cells[3] != _LISTENING:
+            continue
+        address, _colon, number = cells[1].rpartition(":")
+        if int(number, 16) == port:
+            listeners.append({"address": _address(address), "inode": cells[9]})
+    return listeners
+
+
+def parse_unit(text):
+    """The systemd unit that a process belongs to, from /proc/PID/cgroup (version 1, hybrid or 2); None if none.
+
+    The innermost service or scope is meant: ``/system.slice/a.service/b.scope`` is ``b.scope``.
+    """
+    for line in text.splitlines():
+        parts = line.split(":", 2)
+        if len(parts) != 3 or not (parts[:2] == ["0", ""] or parts[1] == "name=systemd"):
+            continue
+        for component in reversed(parts[2].split("/")):
+            if component.endswith((".service", ".scope")):
+                return component
+    return None
+
+
+def _address(text):
+    # The kernel prints each 32-bit word of the address in the machine's byte order.
+    words = [int(text[start : start + 8], 16) for start in range(0, len(text), 8)]
+    return str(ipaddress.ip_address(struct.pack(f"={len(words)}I", *words)))
