@@ -307,20 +307,30 @@ def _remember_host_key(address, key_words):
         _write(path, "".join(f"{line}\n" for line in sorted(lines)), 0o600)
 
 
-def _boot(name, folder, binds):
+def _boot(name, folder, binds, address, init):
     merged = folder / "merged"
     argv = [
-        "systemd-nspawn", f"--directory={merged}", f"--machine={name}", "--boot", "--quiet", "--register=no",
+        "systemd-nspawn", f"--directory={merged}", f"--machine={name}", "--quiet", "--register=no",
         "--keep-unit", f"--network-bridge={BRIDGE}", "--resolv-conf=off", "--link-journal=no", "--timezone=off",
         "--console=read-only", *[f"--bind-ro={path}" for path in binds],
     ]  # fmt: skip
+    if init == "systemd":
+        argv.append("--boot")
+    else:
+        # A host whose first process is no systemd, as a container of an application would be.
+        setup = (
+            f"ip address add {address}/{NETWORK.prefixlen} dev host0; ip link set host0 up; "
+            f"ip route add default via {GATEWAY}; mkdir -p /run/sshd; exec /usr/sbin/sshd -D"
+        )
+        argv += ["--kill-signal=SIGTERM", "/bin/sh", "-c", setup]
     with open(folder / "console.log", "ab") as console:
         subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True, cwd="/"
         )
 
 
-def _reachable(address, seconds):
+def _reachable(address, seconds, init):
+    command = "systemctl is-system-running --wait" if init == "systemd" else "echo running"
     key = STATE / "ssh" / "id_ed25519"
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -328,8 +338,7 @@ def _reachable(address, seconds):
             pass
         done = subprocess.run(
             ["ssh", "-i", key, "-o", f"UserKnownHostsFile={STATE}/ssh/known_hosts", "-o", "BatchMode=yes",
-             "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=3", f"{LOGIN}@{address}",
-             "systemctl is-system-running --wait"],
+             "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=3", f"{LOGIN}@{address}", command],
             capture_output=True, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if done.stdout.strip() in ("running", "degraded"):
@@ -341,7 +350,7 @@ def _reachable(address, seconds):
     )
 
 
-def up(name, suite, address):
+def up(name, suite, address, init="systemd"):
     """Make and boot a host, or leave a running one as it is."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,11}", name):
         raise LabError(f"host name {name!r}: use 1 to 12 of a-z, 0-9 and -, as its network interface bears it")
@@ -352,13 +361,13 @@ def up(name, suite, address):
     ssh_key()
     with lock(f"host-{name}"):
         folder = STATE / "hosts" / name
-        facts = {"name": name, "suite": suite, "address": address, "root": root.name}
+        facts = {"name": name, "suite": suite, "address": address, "root": root.name, "init": init}
         known = folder / "host.json"
         if known.exists() and json.loads(known.read_text()) != facts:
             _down(name)
         upper, work, merged = folder / "upper", folder / "work", folder / "merged"
         if known.exists() and nspawn_pid(name):
-            _reachable(address, 60)
+            _reachable(address, 60, init)
             return changed
         if not known.exists():  # nothing here, or what an interrupted run left
             _down(name)
@@ -370,8 +379,8 @@ def up(name, suite, address):
         if not known.exists():
             _remember_host_key(address, _furnish(name, address, upper, merged))
             known.write_text(json.dumps(facts))
-        _boot(name, folder, pip_settings()[1])
-        _reachable(address, 90)
+        _boot(name, folder, pip_settings()[1], address, init)
+        _reachable(address, 90, init)
     return True
 
 
@@ -423,6 +432,7 @@ def main(argv=None):
     add.add_argument("name")
     add.add_argument("--suite", default="bookworm")
     add.add_argument("--address", required=True)
+    add.add_argument("--init", choices=["systemd", "sshd"], default="systemd")
     commands.add_parser("down").add_argument("names", nargs="+")
     commands.add_parser("list")
     commands.add_parser("network-up")
@@ -432,7 +442,7 @@ def main(argv=None):
         parser.error("the lab boots machines: run it as root")
     try:
         if args.command == "up":
-            result = {"changed": up(args.name, args.suite, args.address)}
+            result = {"changed": up(args.name, args.suite, args.address, args.init)}
         elif args.command == "down":
             result = {"changed": down(args.names)}
         elif args.command == "network-up":
