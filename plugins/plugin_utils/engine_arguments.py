@@ -315,9 +315,10 @@ def argv_findings(argv, release):
         values = [joined] if equals else []
         while not equals and position < len(argv) and not _is_option(argv[position]):
             argument = options.get(name)
-            limit = 0 if argument is None or argument.kind in ("flag", "switch") else 1
-            if argument is not None and argument.nargs in ("+", "*"):
-                limit = len(argv)
+            # The values of a flag that is not known go with it, else each would be a finding of its own.
+            limit = len(argv) if argument is None or argument.nargs in ("+", "*") else 1
+            if argument is not None and argument.kind in ("flag", "switch"):
+                limit = 0
             if len(values) >= limit:
                 break
             values.append(argv[position])

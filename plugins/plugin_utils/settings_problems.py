@@ -289,7 +289,8 @@ def _speculation(values, release, known, problems):
         )
     _speculation_numbers(values, problems)
     served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
-    if algorithm == "EAGLE3" and _KIMI_K25.search(served) and _older(release, (0, 5, 10, 0)):
+    judged = known or values["release_check_enabled"] is False
+    if judged and algorithm == "EAGLE3" and _KIMI_K25.search(served) and _older(release, (0, 5, 10, 0)):
         problems.add(
             "release",
             str(release),

@@ -1,0 +1,364 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every setting that must be refused or remarked on, and that fitting ones are not."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils import engine_arguments as table
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils.settings_problems import settings_problems
+
+KIMI = {
+    "name": "kimi",
+    "model_path": "/srv/models/Kimi-K2.5",
+    "draft_model_path": "/srv/models/kimi-k2.5-eagle3",
+    "served_model_name": "kimi-k2.5",
+    "trust_remote_code": True,
+    "host": "127.0.0.1",
+    "port": 30000,
+    "tensor_parallel_size": 8,
+    "mem_fraction_static": 0.88,
+    "speculative_enabled": True,
+    "speculative_algorithm": "EAGLE3",
+    "speculative_num_steps": 3,
+    "speculative_eagle_topk": 1,
+    "speculative_num_draft_tokens": 4,
+    "hicache_enabled": True,
+    "hicache_ratio": 4.0,
+    "hicache_size": None,
+    "hicache_write_policy": "write_through",
+    "hicache_io_backend": "kernel",
+    "tool_call_parser": "kimi_k2",
+    "reasoning_parser": "kimi_k2",
+    "metrics_enabled": True,
+    "log_level": "info",
+    "restart_seconds": 60,
+    "stop_timeout_seconds": 300,
+    "engine_options": {},
+    "environment": {},
+    "unit_directives": {},
+}
+
+
+def problems(release="0.5.23", **changes):
+    return settings_problems(dict(KIMI, **changes), release)
+
+
+def option(name, value=True):
+    return {"engine_options": {name: value}}
+
+
+def directive(name, value, section="Service"):
+    return {"unit_directives": {section: {name: value}}}
+
+
+# Settings, release, the variable named, and words that the message must hold.
+ERRORS = [
+    # Numbers.
+    ({"tensor_parallel_size": 0}, "0.5.23", "serve_tensor_parallel_size", ["is 0", "at least 1 GPU", "8 for Kimi"]),
+    ({"tensor_parallel_size": -8}, "0.5.23", "serve_tensor_parallel_size", ["is -8"]),
+    ({"tensor_parallel_size": None}, "0.5.23", "serve_tensor_parallel_size", ["at least 1 GPU"]),
+    ({"tensor_parallel_size": 2.5}, "0.5.23", "serve_tensor_parallel_size", ["is 2.5", "whole number"]),
+    ({"tensor_parallel_size": "eight"}, "0.5.23", "serve_tensor_parallel_size", ['"eight"', "whole number"]),
+    ({"tensor_parallel_size": True}, "0.5.23", "serve_tensor_parallel_size", ["whole number"]),
+    ({"mem_fraction_static": 0}, "0.5.23", "serve_mem_fraction_static", ["between 0 and 1", "0.88"]),
+    ({"mem_fraction_static": 1.0}, "0.5.23", "serve_mem_fraction_static", ["between 0 and 1"]),
+    ({"mem_fraction_static": 88}, "0.5.23", "serve_mem_fraction_static", ["between 0 and 1"]),
+    ({"mem_fraction_static": "nan"}, "0.5.23", "serve_mem_fraction_static", ["must be a number"]),
+    ({"page_size": 0}, "0.5.23", "serve_page_size", ["at least 1", "null"]),
+    ({"page_size": -64}, "0.5.23", "serve_page_size", ["at least 1"]),
+    ({"max_total_tokens": 0}, "0.5.23", "serve_max_total_tokens", ["at least 1"]),
+    ({"restart_seconds": -1}, "0.5.23", "serve_restart_seconds", ["at least 0"]),
+    ({"stop_timeout_seconds": 0}, "0.5.23", "serve_stop_timeout_seconds", ["at least 1"]),
+    # Addresses.
+    ({"port": 0}, "0.5.23", "serve_port", ["not a TCP port", "30000"]),
+    ({"port": 65536}, "0.5.23", "serve_port", ["not a TCP port"]),
+    ({"port": None}, "0.5.23", "serve_port", ["not a TCP port"]),
+    ({"port": 443}, "0.5.23", "serve_port", ["below 1024", "gateway"]),
+    ({"host": ""}, "0.5.23", "serve_host", ["no address"]),
+    ({"host": "127.0.0.1 --api-key x"}, "0.5.23", "serve_host", ["no address"]),
+    # The unit's name.
+    ({"name": "a/b"}, "0.5.23", "serve_name", ['"a/b"', "sglang-a/b.service", "such as kimi"]),
+    ({"name": "-a"}, "0.5.23", "serve_name", ["beginning with a letter or digit"]),
+    ({"name": "..", "model_path": "/m"}, "0.5.23", "serve_name", ["cannot be part"]),
+    ({"name": "a b"}, "0.5.23", "serve_name", ["cannot be part"]),
+    ({"name": "a@b"}, "0.5.23", "serve_name", ["cannot be part"]),
+    ({"name": "a:b"}, "0.5.23", "serve_name", ["cannot be part"]),
+    ({"name": "a%h"}, "0.5.23", "serve_name", ["cannot be part"]),
+    ({"name": "größe"}, "0.5.23", "serve_name", ["cannot be part"]),
+    ({"name": ""}, "0.5.23", "serve_name", ["needs a name"]),
+    ({"name": "kimi.service"}, "0.5.23", "serve_name", ["write kimi"]),
+    ({"name": "k" * 241}, "0.5.23", "serve_name", ["241 characters", "240"]),
+    # Paths.
+    ({"model_path": "moonshotai/Kimi-K2.5"}, "0.5.23", "serve_model_path", ["absolute path"]),
+    ({"model_path": ""}, "0.5.23", "serve_model_path", ["absolute path"]),
+    ({"model_path": "/home/me/Kimi"}, "0.5.23", "serve_model_path", ["ProtectHome hides", "ProtectHome: false"]),
+    ({"model_path": "/root/../root/Kimi"}, "0.5.23", "serve_model_path", ["ProtectHome hides"]),
+    ({"model_path": "/tmp/Kimi"}, "0.5.23", "serve_model_path", ["PrivateTmp hides"]),
+    ({"draft_model_path": "draft-eagle3"}, "0.5.23", "serve_draft_model_path", ["absolute path"]),
+    # Speculation.
+    (
+        {"draft_model_path": ""},
+        "0.5.23",
+        "serve_draft_model_path",
+        ["EAGLE3 needs a draft", "serve_speculative_enabled"],
+    ),
+    ({"speculative_algorithm": None}, "0.5.23", "serve_speculative_algorithm", ["without an algorithm"]),
+    ({"speculative_algorithm": "EAGLE"}, "0.5.23", "serve_speculative_algorithm", ["EAGLE-3", "set it to EAGLE3"]),
+    ({"speculative_algorithm": "EAGLE9"}, "0.5.9", "serve_speculative_algorithm", ["not a choice of SGLang 0.5.9"]),
+    (
+        {"speculative_num_draft_tokens": 6},
+        "0.5.23",
+        "serve_speculative_num_draft_tokens",
+        ["is 6", "serve_speculative_num_steps 3", "set it to 4", "serve_speculative_num_steps to 5"],
+    ),
+    ({"speculative_eagle_topk": None}, "0.5.23", "serve_speculative_eagle_topk", ["all three or none"]),
+    ({"speculative_num_steps": 0}, "0.5.23", "serve_speculative_num_steps", ["at least 1"]),
+    ({}, "0.5.9", "serve_release", ["EAGLE-3 hooks", "0.5.10.post1", "serve_speculative_enabled"]),
+    # HiCache.
+    ({"hicache_ratio": -1}, "0.5.23", "serve_hicache_ratio", ["is -1.0", "above 0", "4.0"]),
+    ({"hicache_ratio": 0}, "0.5.23", "serve_hicache_ratio", ["above 0"]),
+    ({"hicache_ratio": "four"}, "0.5.23", "serve_hicache_ratio", ["must be a number"]),
+    ({"hicache_ratio": "inf"}, "0.5.23", "serve_hicache_ratio", ["must be a number"]),
+    ({"hicache_ratio": 1.0}, "0.5.14", "serve_hicache_ratio", ["larger than the device pool", "refuses"]),
+    ({"hicache_size": 45}, "0.5.23", "serve_hicache_size", ["serve_hicache_ratio is 4.0 as well", "null"]),
+    ({"hicache_ratio": None}, "0.5.23", "serve_hicache_ratio", ["neither a ratio nor a size", "serve_hicache_size"]),
+    ({"hicache_ratio": None, "hicache_size": 44.77}, "0.5.23", "serve_hicache_size", ["is 44.77", "whole number"]),
+    ({"hicache_ratio": None, "hicache_size": 0}, "0.5.23", "serve_hicache_size", ["1 or more"]),
+    ({"hicache_write_policy": "through"}, "0.5.23", "serve_hicache_write_policy", ["write_through"]),
+    ({"hicache_io_backend": "gpu"}, "0.5.23", "serve_hicache_io_backend", ["not a choice", "kernel"]),
+    ({"hicache_mem_layout": "foo"}, "0.5.23", "serve_hicache_mem_layout", ["not a choice"]),
+    (option("disable-radix-cache"), "0.5.10", "serve_engine_options['disable-radix-cache']", ["serve_hicache_enabled"]),
+    (option("enable-lmcache"), "0.5.23", "serve_engine_options['enable-lmcache']", ["hierarchical cache is on"]),
+    (
+        option("enable-unified-cache-external-linker"),
+        "0.5.23",
+        "serve_engine_options['enable-unified-cache-external-linker']",
+        ["hierarchical cache is on"],
+    ),
+    (option("enable-unified-memory"), "0.5.23", "serve_engine_options['enable-unified-memory']", ["EAGLE"]),
+    (option("dcp-size", 2), "0.5.23", "serve_engine_options['dcp-size']", ["DSPARK"]),
+    # Choices by release.
+    ({"reasoning_parser": "kimi_k3"}, "0.5.16", "serve_reasoning_parser", ["known from 0.5.17 on", "kimi_k2"]),
+    ({"tool_call_parser": "kimi"}, "0.5.23", "serve_tool_call_parser", ["not a choice"]),
+    ({"kv_cache_dtype": "fp8"}, "0.5.10", "serve_kv_cache_dtype", ["fp8_e4m3"]),
+    ({"attention_backend": "cutlass_mla"}, "0.5.20", "serve_attention_backend", ["known up to 0.5.19"]),
+    # Other options.
+    (option("hicache-ratoi", 4), "0.5.23", "serve_engine_options['hicache-ratoi']", ["write hicache-ratio if"]),
+    (option("contxt-length", 4), "0.5.23", "serve_engine_options['contxt-length']", ["write context-length if"]),
+    (option("context-len", 4), "0.5.23", "serve_engine_options['context-len']", ["abbreviation", "context-length"]),
+    (option("context_length", 4), "0.5.23", "serve_engine_options['context_length']", ["write context-length"]),
+    (option("--context-length", 4), "0.5.23", "serve_engine_options['--context-length']", ["no leading dashes"]),
+    (option("cuda-graph-max-bs", 4), "0.5.23", "serve_engine_options['cuda-graph-max-bs']", ["known up to 0.5.19"]),
+    (
+        option("hicache-host-memory-fraction", 0.5),
+        "0.5.20",
+        "serve_engine_options['hicache-host-memory-fraction']",
+        ["known from 0.5.21 on"],
+    ),
+    (option("context-length", "12x"), "0.5.23", "serve_engine_options['context-length']", ["128k"]),
+    (option("stream-interval", "a"), "0.5.23", "serve_engine_options['stream-interval']", ["whole number"]),
+    (option("load-format", "zip"), "0.5.23", "serve_engine_options['load-format']", ["not a choice"]),
+    (option("skip-server-warmup", 1), "0.5.23", "serve_engine_options['skip-server-warmup']", ["takes none"]),
+    (option("tp-size", 4), "0.5.23", "serve_engine_options['tp-size']", ["repeats serve_tensor_parallel_size"]),
+    (
+        option("tensor-parallel-size", 4),
+        "0.5.10",
+        "serve_engine_options['tensor-parallel-size']",
+        ["repeats serve_tensor_parallel_size"],
+    ),
+    (option("model", "/m"), "0.5.23", "serve_engine_options['model']", ["repeats serve_model_path"]),
+    (option("--log_level", "info"), "0.5.23", "serve_engine_options['--log_level']", ["repeats serve_log_level"]),
+    (option("enable-hicache"), "0.5.23", "serve_engine_options['enable-hicache']", ["repeats serve_hicache_enabled"]),
+    (option("api-key", "planted"), "0.5.23", "serve_engine_options['api-key']", ["journal", "ps", "gateway"]),
+    (option("admin-api-key", "planted"), "0.5.23", "serve_engine_options['admin-api-key']", ["(hidden)"]),
+    (option("--api_key", "planted"), "0.5.23", "serve_engine_options['--api_key']", ["(hidden)"]),
+    (option("chat-template", "a\nb"), "0.5.23", "serve_engine_options['chat-template']", ["line break"]),
+    (option("lora-paths", ["a", "b\n"]), "0.5.23", "serve_engine_options['lora-paths']", ["line break"]),
+    ({"engine_options": ["context-length"]}, "0.5.23", "serve_engine_options", ["must be a mapping"]),
+    ({"engine_options": "--context-length 8"}, "0.5.23", "serve_engine_options", ["must be a mapping"]),
+    # Text that a unit cannot carry.
+    ({"served_model_name": "a\nb"}, "0.5.23", "serve_served_model_name", ["line break"]),
+    ({"model_path": "/srv/a\rb"}, "0.5.23", "serve_model_path", ["line break"]),
+    ({"served_model_name": "\x1b[0m"}, "0.5.23", "serve_served_model_name", ["control character"]),
+    ({"metrics_enabled": "maybe"}, "0.5.23", "serve_metrics_enabled", ["true or false"]),
+    # Environment.
+    ({"environment": {"A": "x\ny"}}, "0.5.23", "serve_environment['A']", ["line break"]),
+    ({"environment": {"A-B": "x"}}, "0.5.23", "serve_environment['A-B']", ["no name"]),
+    ({"environment": {"A": True}}, "0.5.23", "serve_environment['A']", ["in quotes"]),
+    ({"environment": "A=planted"}, "0.5.23", "serve_environment", ["must be a mapping"]),
+    (
+        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64, expandable_segments: True"}},
+        "0.5.23",
+        "serve_environment['PYTORCH_CUDA_ALLOC_CONF']",
+        ["all-reduce", "disable-custom-all-reduce"],
+    ),
+    (
+        {"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:true"}},
+        "0.5.23",
+        "serve_environment['PYTORCH_ALLOC_CONF']",
+        ["all-reduce"],
+    ),
+    # Evidence.
+    ({"log_level": "warning"}, "0.5.23", "serve_log_level", ["level info", "serve_verification_expected"]),
+    ({"log_level": "ERROR"}, "0.5.23", "serve_log_level", ["level info"]),
+    (
+        {"environment": {"SGLANG_LOGGING_CONFIG_PATH": "/x"}},
+        "0.5.23",
+        "serve_environment['SGLANG_LOGGING_CONFIG_PATH']",
+        ["replaces the lines"],
+    ),
+    # The release.
+    ({"release_check_enabled": False}, "0.5.8.post1", "serve_release", ["EAGLE-3 hooks"]),
+    ({}, "0.5.8.post1", "serve_release", ["0.5.9 to 0.5.23", "serve_release_check_enabled"]),
+    ({}, "0.5.24", "serve_release", ["0.5.9 to 0.5.23", "serve_release_check_enabled"]),
+    ({}, "", "serve_release", ["0.5.9 to 0.5.23"]),
+    # Directives.
+    (directive("ExecStart", "/bin/true"), "0.5.23", "serve_unit_directives['Service.ExecStart']", ["role writes"]),
+    (directive("RestartSec", 5), "0.5.23", "serve_unit_directives['Service.RestartSec']", ["serve_restart_seconds"]),
+    (directive("Type", "notify"), "0.5.23", "serve_unit_directives['Service.Type']", ["time out"]),
+    (directive("Nice", "1\n[X]"), "0.5.23", "serve_unit_directives['Service.Nice']", ["one line"]),
+    (directive("Ni ce", 1), "0.5.23", "serve_unit_directives['Service.Ni ce']", ["no name of a directive"]),
+    (directive("Nice", 1, "Servcie"), "0.5.23", "serve_unit_directives['Servcie']", ["Unit, Service and Install"]),
+    ({"unit_directives": {"Service": "Nice=1"}}, "0.5.23", "serve_unit_directives['Service']", ["mapping"]),
+]
+
+WARNINGS = [
+    ({"host": "0.0.0.0"}, "0.5.23", "serve_host", ["without any key", "gateway"]),
+    ({"restart_seconds": 3}, "0.5.23", "serve_restart_seconds", ["60 or more"]),
+    ({"hicache_ratio": 0.5}, "0.5.15.post1", "serve_hicache_ratio", ["above 1"]),
+    ({"hicache_io_backend": "direct"}, "0.5.14", "serve_hicache_io_backend", ["page_first_direct", "the default"]),
+    (
+        {"hicache_io_backend": "direct", "hicache_mem_layout": "page_first"},
+        "0.5.10",
+        "serve_hicache_io_backend",
+        ["page_first_direct"],
+    ),
+    ({"hicache_mem_layout": "page_first_direct"}, "0.5.23", "serve_hicache_mem_layout", ["backend direct"]),
+    (
+        {"hicache_mem_layout": "layer_first", **option("hicache-storage-backend", "mooncake")},
+        "0.5.23",
+        "serve_hicache_mem_layout",
+        ["mooncake"],
+    ),
+    ({"attention_backend": "fa3"}, "0.5.13", "serve_attention_backend", ["fa3", "flashinfer or triton"]),
+    (option("decode-attention-backend", "fa3"), "0.5.13", "serve_attention_backend", ["fa3"]),
+    (option("cuda-graph-max-bs", 8), "0.5.14", "serve_engine_options['cuda-graph-max-bs']", ["old option"]),
+    (option("config", "/etc/a.yaml"), "0.5.23", "serve_engine_options['config']", ["nothing in that file"]),
+    (
+        {"environment": {"SGLANG_ENABLE_SPEC_V2": "1"}},
+        "0.5.14",
+        "serve_environment['SGLANG_ENABLE_SPEC_V2']",
+        ["no longer reads"],
+    ),
+]
+
+FINE = [
+    ({}, "0.5.10.post1"),
+    ({}, "0.5.13.post1"),
+    ({}, "0.5.23"),
+    ({"speculative_enabled": False, "draft_model_path": ""}, "0.5.9"),
+    ({"model_path": "/srv/models/other", "served_model_name": "other"}, "0.5.9"),
+    ({"hicache_enabled": False, "hicache_ratio": None}, "0.5.23"),
+    ({"hicache_enabled": False, **option("disable-radix-cache")}, "0.5.23"),
+    ({"hicache_ratio": None, "hicache_size": 45}, "0.5.23"),
+    ({"hicache_io_backend": "direct"}, "0.5.13"),
+    ({"hicache_io_backend": "direct", "hicache_mem_layout": "page_first_direct"}, "0.5.23"),
+    ({"attention_backend": "fa3"}, "0.5.14"),
+    ({"speculative_eagle_topk": 4, "speculative_num_draft_tokens": 16}, "0.5.23"),
+    (
+        {"speculative_num_steps": None, "speculative_eagle_topk": None, "speculative_num_draft_tokens": None},
+        "0.5.23",
+    ),
+    ({"speculative_algorithm": "NGRAM", "draft_model_path": None}, "0.5.23"),
+    ({"host": "::1"}, "0.5.23"),
+    ({"log_level": "debug"}, "0.5.23"),
+    ({"log_level": "warning", "verification_expected": False}, "0.5.23"),
+    ({"name": "k" * 240}, "0.5.23"),
+    ({"name": "kimi-k2.5_a"}, "0.5.23"),
+    ({"model_path": "/home/me/Kimi", "sandbox_enabled": False}, "0.5.23"),
+    ({"model_path": "/home/me/Kimi", **directive("ProtectHome", "read-only")}, "0.5.23"),
+    ({"model_path": "/homes/Kimi"}, "0.5.23"),
+    ({"port": "30000", "tensor_parallel_size": "8", "hicache_enabled": "true"}, "0.5.23"),
+    ({"tensor_parallel_size": 1, "environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}, "0.5.23"),
+    (
+        {
+            "environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+            **option("disable-custom-all-reduce"),
+        },
+        "0.5.23",
+    ),
+    ({"environment": {"SGLANG_ENABLE_SPEC_V2": "0", "N": 3, "EMPTY": "", "TAB": "a\tb"}}, "0.5.13"),
+    (option("device", "cpu"), "0.5.23"),
+    (option("stream-interval", 0), "0.5.23"),
+    (option("disable-radix-cache", False), "0.5.23"),
+    (option("hicache-storage-backend-extra-config", {"a": "b\nc"}), "0.5.23"),
+    (directive("NUMAPolicy", "interleave"), "0.5.23"),
+    (directive("ProtectHome", None), "0.5.23"),
+    (directive("Environment", ["A=1", "B=2"]), "0.5.23"),
+    ({"release_check_enabled": False, **option("some-new-option", 1)}, "0.9.0"),
+    ({"release_check_enabled": False}, "0.6.0rc1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "release", "variable", "words"), ERRORS)
+def test_what_is_refused(changes, release, variable, words):
+    errors = [problem for problem in problems(release, **changes) if problem["level"] == "error"]
+    assert [problem["variable"] for problem in errors] == [variable]
+    for word in words:
+        assert word in errors[0]["message"]
+
+
+@pytest.mark.parametrize(("changes", "release", "variable", "words"), WARNINGS)
+def test_what_is_remarked_on(changes, release, variable, words):
+    found = problems(release, **changes)
+    assert [(problem["level"], problem["variable"]) for problem in found] == [("warning", variable)]
+    for word in words:
+        assert word in found[0]["message"]
+
+
+@pytest.mark.parametrize(("changes", "release"), FINE)
+def test_what_is_taken(changes, release):
+    assert [problem["message"] for problem in problems(release, **changes)] == []
+
+
+@pytest.mark.parametrize(("changes", "release", "variable", "words"), ERRORS + WARNINGS)
+def test_every_message_is_one_sentence_of_its_parts(changes, release, variable, words):
+    for problem in problems(release, **changes):
+        assert set(problem) == {"level", "variable", "value", "problem", "mend", "message"}
+        assert problem["message"].startswith(f"{problem['variable']} is ")
+        assert problem["message"].endswith(f": {problem['problem']}; {problem['mend']}.")
+        assert "\n" not in problem["message"]
+
+
+@pytest.mark.parametrize("changes", [changes for changes, *rest in ERRORS + WARNINGS if "environment" in changes])
+def test_values_of_the_environment_are_never_shown(changes):
+    secret = "planted-4711"
+    if isinstance(changes["environment"], dict):
+        environment = {name: f"{value}{secret}" for name, value in changes["environment"].items()}
+    else:
+        environment = secret
+    assert secret not in repr(problems("0.5.23", environment=environment))
+
+
+def test_keys_are_never_shown():
+    for name in ("api-key", "--api_key", "admin-api-key", "ssl-keyfile-password"):
+        found = problems(**option(name, "planted-4711"))
+        assert found
+        assert "planted-4711" not in repr(found)
+
+
+def test_everything_is_named_at_once_errors_first():
+    found = problems("0.5.23", tensor_parallel_size=0, port=0, host="0.0.0.0", hicache_ratio=-1, **option("zzzz", 1))
+    assert [problem["level"] for problem in found] == ["error"] * 4 + ["warning"]
+
+
+def test_variables_carry_the_prefix_that_is_asked_for():
+    (found,) = settings_problems(dict(KIMI, port=0), "0.5.23", prefix="serve_instances[1].")
+    assert found["variable"] == "serve_instances[1].port"
+
+
+@pytest.mark.parametrize("release", table.known_releases()[1:])
+def test_the_kimi_settings_are_fine_in_every_release_but_the_first(release):
+    assert problems(release) == []
