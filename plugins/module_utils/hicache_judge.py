@@ -1,0 +1,988 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge what a start has said: did every expected rank allocate its HiCache host pool, and did the server come up?
+
+Three-valued: ``pass``, ``fail``, ``inconclusive``. SGLang prints its allocation lines before it allocates, so lines
+alone never pass: the same start has to become ready too.
+
+Standard library only, Python 3.9 and newer, no Ansible.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, OrderedDict, namedtuple
+
+from . import hicache_size
+from .hicache_log import RANK_WORDS, rank_name, redact
+from .journal import iso_utc
+
+PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
+
+#: What the caller expects. ``ranks``: number of ranks on this host, or None when ``rank_set`` names them; sizes in
+#: GB (10**9 bytes) per rank; ``readiness``: auto, line, health or none.
+Ask = namedtuple(
+    "Ask",
+    "ranks rank_set expected_gb ratio hicache_size bytes_per_token draft_bytes_per_token page_size release"
+    " tolerance_gb readiness",
+)
+Ask.__new__.__defaults__ = (None, None, None, None, None, None, None, None, None, 0.01, "auto")
+
+#: What is known beside the log. ``unit``: properties of ``systemctl show`` or None for a saved log; ``invocation``:
+#: the start that was asked for; ``health``: None (not asked), or {"ok": bool or None, "message": str}; ``metrics``: None or list of
+#: {"labels": dict, "tokens": int}; ``server_info``: None or dict; ``deadline``: seconds waited in vain, or None;
+#: ``oom_kills``: processes of the unit's cgroup that were killed for memory; ``bound``: the log is a journal that was
+#: read by invocation, so that the beginning of the start has to be in it.
+Around = namedtuple("Around", "unit invocation health metrics server_info deadline oom_kills bound")
+Around.__new__.__defaults__ = (None, None, None, None, None, None, None, False)
+
+_CAP = 20
+_ROUNDING = 0.005
+
+
+class Rank:
+    """One process of the server with the pools that it reported."""
+
+    def __init__(self, name, tags):
+        self.name = name
+        self.tags = tags
+        self.main = None
+        self.draft = None
+        self.side = []
+        self.shared = None
+        self.repeats = 0
+
+    def pools(self):
+        """Every pool that takes memory, as (pool name, allocation)."""
+        if self.main:
+            yield self.main.pool, self.main
+        if self.draft:
+            yield "draft", self.draft
+        for item in self.side:
+            yield (f"{item.pool}:{item.item}" if item.item else item.pool), item
+
+
+# -- grouping by rank -------------------------------------------------------------------------------------------
+
+
+def group_ranks(allocations, ask):
+    """Sort allocation lines by the process that wrote them. Returns a list of :class:`Rank`, in order of rank."""
+    several = len({item.origin for item in allocations if item.role in ("main", "by_order")}) > 1
+    tagged = [item for item in allocations if item.tags]
+    bare = [item for item in allocations if not item.tags]
+    ranks = _named(tagged, several)
+    if bare and not tagged:
+        ranks = _unnamed(bare, several)
+    elif bare:
+        ranks.update(_unnamed(bare, several))
+    for rank in ranks.values():
+        _sort_pools(rank)
+    _settle_swa(ranks)
+    _settle_draft(ranks)
+    _settle_shared(ranks)
+    return sorted(ranks.values(), key=_order)
+
+
+def _order(rank):
+    return tuple(
+        (RANK_WORDS.index(word) if word in RANK_WORDS else 99, number) for word, number in rank.tags
+    ), rank.name
+
+
+def _named(allocations, several):
+    ranks = OrderedDict()
+    for item in allocations:
+        key = (item.origin if several else None, item.tags)
+        if key not in ranks:
+            name = rank_name(item.tags)
+            ranks[key] = Rank(f"{item.origin} {name}" if several and item.origin else name, item.tags)
+        ranks[key].side.append(item)
+    return ranks
+
+
+def _unnamed(allocations, several):
+    """Lines without a rank: by process where the processes are known, else by counting the largest pool."""
+    lines = [item for item in allocations if item.role in ("main", "by_order")]
+    pids = {item.pid for item in lines}
+    ranks = OrderedDict()
+    if len(pids) > 1 and None not in pids:
+        for item in allocations:
+            ranks.setdefault(("pid", item.pid), Rank(f"pid {item.pid}", ())).side.append(item)
+        return ranks
+    largest = max((item.gb for item in lines), default=0.0)
+    counters = Counter()
+    for item in allocations:
+        kind = item.pool
+        if item.role == "by_order":
+            kind = "main" if item.gb * 2 >= largest else "draft"
+        elif item.role == "main":
+            kind = "main"
+        # The second pool of every kind belongs to the second process, and so on.
+        slot = (item.origin if several else None, kind, item.item)
+        index = counters[slot]
+        counters[slot] += 1
+        name = f"#{index + 1}" if not (several and item.origin) else f"{item.origin} #{index + 1}"
+        ranks.setdefault(("line", slot[0], index), Rank(name, ())).side.append(item)
+    return ranks
+
+
+def _sort_pools(rank):
+    items, rank.side = rank.side, []
+    kv = [item for item in items if item.role in ("main", "by_order")]
+    for item in kv:
+        if rank.main is None or item.gb > rank.main.gb:
+            rank.main = item
+    for item in items:
+        if item is rank.main:
+            continue
+        if item.role == "shared":
+            rank.shared = item
+        elif item.role in ("main", "by_order"):
+            same = item.gb == rank.main.gb and item.tokens == rank.main.tokens
+            if same:
+                rank.repeats += 1
+            elif item.role == "by_order" and rank.draft is None:
+                rank.draft = item
+            else:
+                rank.side.append(item)
+        elif item.role == "draft":
+            if rank.draft is None:
+                rank.draft = item
+            elif (item.gb, item.tokens) != (rank.draft.gb, rank.draft.tokens):
+                rank.side.append(item)
+        elif not any(
+            (other.pool, other.item, other.gb, other.tokens) == (item.pool, item.item, item.gb, item.tokens)
+            for other in rank.side
+        ):
+            rank.side.append(item)
+
+
+def _settle_swa(ranks):
+    """A model whose every layer slides has no other main pool than the one labelled swa."""
+    if any(rank.main for rank in ranks.values()):
+        return
+    for rank in ranks.values():
+        for item in rank.side:
+            if item.pool == "swa":
+                rank.main = item
+                rank.side.remove(item)
+                break
+
+
+def _settle_draft(ranks):
+    """The old wording names no pool: a lone line that has the size of the other ranks' second lines is a draft pool."""
+    drafts = Counter(rank.draft.gb for rank in ranks.values() if rank.draft and not rank.draft.labelled)
+    mains = Counter(rank.main.gb for rank in ranks.values() if rank.main)
+    if not drafts:
+        return
+    usual_draft, usual_main = drafts.most_common(1)[0][0], mains.most_common(1)[0][0]
+    for rank in ranks.values():
+        alone = rank.main and not rank.draft and not rank.main.labelled
+        if alone and abs(rank.main.gb - usual_draft) <= 0.011 < abs(rank.main.gb - usual_main):
+            rank.draft, rank.main = rank.main, None
+
+
+def _settle_shared(ranks):
+    """Ranks that share the pool of another one report it without memory of their own."""
+    owners = [rank.main for rank in ranks.values() if rank.main]
+    for rank in ranks.values():
+        if rank.main is None and rank.shared is not None and owners:
+            rank.main = rank.shared._replace(gb=0.0, role="shared", pool="shared")
+
+
+# -- which ranks are missing ------------------------------------------------------------------------------------
+
+
+def parse_rank_set(values):
+    """Read a list of ranks: numbers (``8``), spans (``8-15``) or names (``TP8``, ``PP0 TP3``).
+
+    Returns a list of tuples of tags; a plain number is ``(("TP", 8),)``.
+
+    :raises ValueError: when an entry is none of these, or the list is empty or names a rank twice.
+    """
+    wanted = []
+    for value in values:
+        text = str(value).strip().upper()
+        span = re.fullmatch(r"(\d{1,6})\s*-\s*(\d{1,6})", text)
+        if span and int(span.group(1)) <= int(span.group(2)) < int(span.group(1)) + 4096:
+            wanted += [(("TP", number),) for number in range(int(span.group(1)), int(span.group(2)) + 1)]
+            continue
+        if re.fullmatch(r"\d{1,6}", text):
+            wanted.append((("TP", int(text)),))
+            continue
+        words = text.replace(",", " ").split()
+        tags = [re.fullmatch(r"([A-Z_]+?)(\d{1,6})", word) for word in words]
+        if not words or not all(tags) or any(tag.group(1) not in RANK_WORDS for tag in tags):
+            raise ValueError(f"{value!r} names no rank: use a number, a span such as 8-15, or names such as PP0 TP3")
+        wanted.append(tuple((tag.group(1), int(tag.group(2))) for tag in tags))
+    if not wanted:
+        raise ValueError("the list of ranks is empty: name at least one rank")
+    if len(set(wanted)) != len(wanted):
+        raise ValueError("the list of ranks names a rank twice")
+    return wanted
+
+
+def _matches(wanted, tags):
+    return set(wanted) <= set(tags)
+
+
+def compare_ranks(ranks, ask):
+    """Compare the ranks that reported a main pool with the expected ones.
+
+    Returns ``(expected number, names missing, names odd)``; missing ranks that cannot be named are given as a count.
+    """
+    seen = [rank for rank in ranks if rank.main]
+    if ask.rank_set:
+        wanted = parse_rank_set(ask.rank_set)
+        if not any(rank.tags for rank in seen):
+            missing = max(0, len(wanted) - len(seen))
+            return len(wanted), ([f"{missing} more"] if missing else []), [rank.name for rank in seen[len(wanted) :]]
+        if all(len(one) == 1 and one[0][0] == "TP" for one in wanted) and not any(
+            word == "TP" for rank in seen for word, _number in rank.tags
+        ):
+            # Data-parallel ranks of one GPU each print no TP word: the plain numbers mean their own word.
+            word = seen[0].tags[0][0]
+            wanted = [((word, one[0][1]),) for one in wanted]
+        missing = [rank_name(one) for one in wanted if not any(_matches(one, rank.tags) for rank in seen)]
+        odd = [rank.name for rank in seen if not any(_matches(one, rank.tags) for one in wanted)]
+        return len(wanted), missing, odd
+    number = ask.ranks or 1
+    missing, odd = [], []
+    if len(seen) < number or (len(seen) == number and number > 1):
+        missing, odd = _holes(seen, number)
+    elif len(seen) > number:
+        odd = [rank.name for rank in seen[number:]]
+    if len(seen) < number and not missing:
+        missing = [f"{number - len(seen)} more"]
+    return number, missing, odd
+
+
+def _holes(seen, number):
+    """Name the holes in a row of TP ranks; nothing when the ranks are not numbered by TP alone."""
+    numbers = []
+    for rank in seen:
+        tags = dict(rank.tags)
+        if "TP" not in tags:
+            return _product_holes(seen, number)
+        numbers.append(tags["TP"])
+    if not numbers or len(set(numbers)) != len(numbers):
+        return _product_holes(seen, number)
+    base = min(numbers) // number * number
+    row = range(base, base + number)
+    missing = [f"TP{one}" for one in row if one not in numbers]
+    odd = [rank.name for rank in seen if dict(rank.tags)["TP"] not in row]
+    if len(seen) == number and missing and len({tag for rank in seen for tag, _n in rank.tags}) > 1:
+        return [], []
+    return missing, odd
+
+
+def _product_holes(seen, number):
+    if not seen or not all(rank.tags for rank in seen):
+        return [], []
+    words = [tuple(word for word, _number in rank.tags) for rank in seen]
+    if len(set(words)) != 1:
+        return [], []
+    grid = [[]]
+    for position, word in enumerate(words[0]):
+        values = sorted({rank.tags[position][1] for rank in seen})
+        grid = [[*row, (word, value)] for row in grid for value in values]
+        if len(grid) > 4096:
+            return [], []
+    if len(grid) != number:
+        return [], []
+    have = {rank.tags for rank in seen}
+    return [rank_name(tuple(row)) for row in grid if tuple(row) not in have], []
+
+
+# -- sizes --------------------------------------------------------------------------------------------------------
+
+
+def release_of(start, ask):
+    """Release as a tuple: given, or what the wording of the lines proves, or None."""
+    if ask.release:
+        return hicache_size.parse_release(ask.release)
+    if any(item.labelled for item in start.allocations):
+        return hicache_size.FIRST_LABELLED
+    return None
+
+
+def _page_size(start, ask):
+    if ask.page_size:
+        return ask.page_size, True
+    logged = start.settings.get("page_size")
+    if isinstance(logged, int) and not isinstance(logged, bool) and logged > 0:
+        return logged, True
+    return 1, False
+
+
+def device_tokens_of(start, tags=None, origin=None):
+    """Tokens of the device pool of a rank: what the leader of its group printed, else its own first pool, else None."""
+    if start.device:
+        values = set(start.device.values())
+        if len(values) == 1 or tags is None:
+            return next(iter(start.device.values()))
+        group = {tag for tag in tags if tag[0] in ("DP", "PP")}
+        for (_origin, leader), tokens in start.device.items():
+            if group == {tag for tag in leader if tag[0] in ("DP", "PP")}:
+                return tokens
+        return None
+    if start.pools:
+        if tags is None or len(set(start.pools.values())) == 1:
+            return next(iter(start.pools.values()))
+        return start.pools.get((origin, tags))
+    return None
+
+
+def _prediction(start, ask, rank):
+    """Predicted pool of one rank: {"gb", "tokens", "rule", "source", "slack"}; gb or tokens may be None."""
+    page, page_known = _page_size(start, ask)
+    release = release_of(start, ask)
+    ratio, size, source = ask.ratio, ask.hicache_size, "option"
+    if not ratio and not size and (ask.bytes_per_token or ask.expected_gb is None):
+        logged_size, logged_ratio = start.settings.get("hicache_size"), start.settings.get("hicache_ratio")
+        if logged_size:
+            size, source = logged_size, "server arguments"
+        elif logged_ratio and ask.bytes_per_token:
+            ratio, source = logged_ratio, "server arguments"
+    found = hicache_size.predict(
+        device_tokens_of(start, rank.tags, rank.main.origin if rank.main else None),
+        ratio,
+        size,
+        ask.bytes_per_token,
+        page,
+        release,
+    )
+    found["source"] = source
+    # Where the page size is not known, backends choose up to 128 tokens: that much may be missing or too much.
+    found["token_slack"] = page if page_known else 256
+    if ask.expected_gb is not None:
+        found.update(gb=float(ask.expected_gb), rule=f"expected_gb {ask.expected_gb:g}", source="option")
+    return found
+
+
+def _packed(item, bytes_per_token):
+    """Bytes per token that fit a line: the given ones, or with the packed draft layers added."""
+    values = [float(bytes_per_token)]
+    if item.packed and item.packed[0]:
+        values.append(bytes_per_token * item.packed[1] / item.packed[0])
+    return values
+
+
+def check_sizes(start, ranks, ask, reasons):
+    """Compare every reported pool with what it should be. Adds reasons; returns True when nothing is wrong."""
+    seen = [rank for rank in ranks if rank.main]
+    own = [rank for rank in seen if rank.main.role != "shared"]
+    right = True
+    for rank in own:
+        if rank.main.gb <= 0 or rank.main.tokens == 0:
+            right = False
+            reasons.fail(
+                "size_zero",
+                f"{rank.name} reported a host pool of {rank.main.gb:.2f} GB. A pool without memory caches nothing: "
+                "raise the ratio or the size.",
+            )
+    tolerance = ask.tolerance_gb + 1e-6
+    wrong, compared = [], False
+    for rank in own:
+        predicted = _prediction(start, ask, rank)
+        options = _expected_sizes(predicted, rank.main, ask)
+        if options:
+            compared = True
+            if all(abs(rank.main.gb - hicache_size.printed_gb(gb)) > tolerance for gb in options):
+                wrong.append((rank, f"{rank.main.gb:.2f} GB", f"{options[0]:.2f} GB", predicted["rule"]))
+        elif predicted["tokens"] and rank.main.tokens:
+            compared = True
+            if abs(predicted["tokens"] - rank.main.tokens) > predicted["token_slack"]:
+                wrong.append((rank, f"{rank.main.tokens} tokens", f"{predicted['tokens']} tokens", predicted["rule"]))
+    if wrong:
+        right = False
+        rank, got, expected, rule = wrong[0]
+        names = _join([one[0].name for one in wrong])
+        reasons.fail(
+            "size_wrong",
+            f"{names} reported {got} where {expected} was expected ({rule}). Check the ratio or size that the unit "
+            "really has, the KV cache dtype, and what changed the device pool.",
+        )
+    right = _check_tokens(own, ask, reasons) and right
+    if not compared:
+        right = _check_settings(start, ask, reasons) and right
+        right = _check_equal(own, reasons) and right
+    return _check_draft(start, seen, ask, reasons) and right
+
+
+def _expected_sizes(predicted, item, ask):
+    if predicted["gb"] is None:
+        return []
+    if ask.expected_gb is not None or not ask.bytes_per_token:
+        return [predicted["gb"]]
+    values = _packed(item, ask.bytes_per_token)
+    return [predicted["gb"] * value / ask.bytes_per_token for value in values]
+
+
+def _check_tokens(ranks, ask, reasons):
+    """New wording prints tokens and GB: their quotient has to be the bytes per token that were given."""
+    if not ask.bytes_per_token:
+        return True
+    for rank in ranks:
+        item = rank.main
+        if not item.tokens:
+            continue
+        products = [hicache_size.tokens_to_gb(item.tokens, value) for value in _packed(item, ask.bytes_per_token)]
+        if all(abs(item.gb - hicache_size.printed_gb(gb)) > ask.tolerance_gb + 1e-6 for gb in products):
+            reasons.fail(
+                "bytes_per_token_wrong",
+                f"{rank.name} reported {item.tokens} tokens in {item.gb:.2f} GB, that is "
+                f"{item.gb * hicache_size.GB / item.tokens:.0f} bytes per token and not {ask.bytes_per_token}. Check "
+                "the KV cache dtype and the number of layers.",
+            )
+            return False
+    return True
+
+
+def _check_settings(start, ask, reasons):
+    """Without a size to compare, the server's own arguments still show a ratio or size that nobody asked for."""
+    logged_size, logged_ratio = start.settings.get("hicache_size"), start.settings.get("hicache_ratio")
+    if ask.hicache_size and logged_size is not None and logged_size != ask.hicache_size:
+        reasons.fail(
+            "settings_differ",
+            f"The server was started with hicache_size {logged_size}, and {ask.hicache_size:g} was expected. Render the "
+            "unit again and restart it.",
+        )
+        return False
+    if ask.ratio and not logged_size and logged_ratio is not None and abs(logged_ratio - ask.ratio) > 1e-9:
+        reasons.fail(
+            "settings_differ",
+            f"The server was started with hicache_ratio {logged_ratio}, and {ask.ratio:g} was expected. Render the "
+            "unit again and restart it.",
+        )
+        return False
+    return True
+
+
+def _check_equal(ranks, reasons):
+    """Where no size is asked, ranks that hold the same layers agree within 0.01 GB."""
+    stages = OrderedDict()
+    for rank in ranks:
+        stages.setdefault(dict(rank.tags).get("PP"), []).append(rank)
+    right = True
+    for stage in stages.values():
+        sizes = [rank.main.gb for rank in stage]
+        if max(sizes) - min(sizes) > 0.01 + 1e-6:
+            right = False
+            usual = Counter(sizes).most_common(1)[0][0]
+            odd = [f"{rank.name} {rank.main.gb:.2f} GB" for rank in stage if abs(rank.main.gb - usual) > 0.01 + 1e-6]
+            reasons.fail(
+                "sizes_differ",
+                f"The ranks do not agree: {_join(odd)}, the others {usual:.2f} GB. Ranks of one model hold equal pools: "
+                "look for a second server in the same log, or another memory fraction.",
+            )
+    return right
+
+
+def _check_draft(start, ranks, ask, reasons):
+    if not ask.draft_bytes_per_token:
+        return True
+    release = release_of(start, ask)
+    with_draft = [rank for rank in ranks if rank.draft]
+    page, page_known = _page_size(start, ask)
+    page = page if page_known else 256
+    right = True
+    for rank in with_draft:
+        if rank.main.role == "shared":
+            continue
+        tokens, slack = rank.main.tokens, ask.tolerance_gb
+        if not tokens:
+            predicted = _prediction(start, ask, rank)
+            tokens = predicted["tokens"]
+        if not tokens and ask.bytes_per_token:
+            tokens = int(rank.main.gb * hicache_size.GB / ask.bytes_per_token)
+            slack += _ROUNDING * ask.draft_bytes_per_token / ask.bytes_per_token
+        if not tokens:
+            continue
+        slack += hicache_size.tokens_to_gb(page, ask.draft_bytes_per_token)
+        expected = hicache_size.printed_gb(hicache_size.tokens_to_gb(tokens, ask.draft_bytes_per_token))
+        if abs(rank.draft.gb - expected) > slack + 1e-6:
+            right = False
+            reasons.fail(
+                "draft_size_wrong",
+                f"{rank.name} reported a draft pool of {rank.draft.gb:.2f} GB where {expected:.2f} GB was expected "
+                f"({tokens} tokens x {ask.draft_bytes_per_token} B). Check which draft model is loaded.",
+            )
+            break
+    lacking = [rank.name for rank in ranks if not rank.draft and not (rank.main and rank.main.packed)]
+    must = with_draft or (release is not None and release >= hicache_size.FIRST_DRAFT_POOL)
+    if lacking and must:
+        right = False
+        reasons.fail(
+            "draft_missing",
+            f"{_join(lacking)} reported no draft pool. SGLang 0.5.11 and newer give the draft model a host pool: check "
+            "that speculation is on and that the draft model is of a supported kind.",
+        )
+    return right
+
+
+# -- reasons --------------------------------------------------------------------------------------------------------
+
+
+class Reasons:
+    """Reasons in the order in which they were found; the first of a code wins."""
+
+    def __init__(self):
+        self.items = []
+
+    def add(self, verdict, code, message):
+        if len(self.items) < 40 and not any(item["code"] == code for item in self.items):
+            self.items.append({"code": code, "message": redact(message, 700), "verdict": verdict})
+
+    def fail(self, code, message):
+        self.add(FAIL, code, message)
+
+    def unknown(self, code, message):
+        self.add(INCONCLUSIVE, code, message)
+
+    def good(self, code, message):
+        self.add(PASS, code, message)
+
+    def note(self, code, message):
+        self.add("note", code, message)
+
+
+def _join(names, limit=8):
+    names = list(names)
+    if len(names) > limit:
+        names = [*names[:limit], f"{len(names) - limit} more"]
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+# -- the verdict ----------------------------------------------------------------------------------------------------
+
+
+def judge(start, ask, around=None, restarts=0):
+    """Judge one start.
+
+    Returns ``(result, phase)``. ``result`` holds the keys that the module documents. ``phase`` tells a caller that
+    waits what to do: ``done`` (nothing that comes can change the verdict for the better), ``settle`` (everything that
+    can come has come, unless a notice of lost messages follows) or ``wait``.
+
+    :raises ValueError: when the ask itself is wrong (an unreadable release or rank).
+    """
+    around = around or Around()
+    reasons = Reasons()
+    ranks = group_ranks(start.allocations, ask)
+    number, missing, odd = compare_ranks(ranks, ask)
+    seen = [rank for rank in ranks if rank.main]
+    complete = not missing and len(seen) >= number
+    dead = _dead(start, around, reasons, complete)
+    sizes_right = check_sizes(start, ranks, ask, reasons) if seen else True
+    allocation = _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead)
+    ready = _readiness(start, ask, around, reasons, allocation, dead)
+    witness = _witnesses(start, ask, around, ranks, reasons)
+    if restarts or start.settings.get("restarts"):
+        reasons.note("restarts", f"systemd has restarted the unit {restarts} times before this start was judged.")
+    if allocation == FAIL or dead:
+        verdict = FAIL
+    elif allocation == PASS and ready is True and witness:
+        verdict = PASS
+    elif allocation == PASS and ready == FAIL:
+        verdict = FAIL
+    else:
+        verdict = INCONCLUSIVE
+    if around.deadline is not None and verdict != PASS:
+        last = redact(start.progress or "nothing", 200)
+        reasons.add(
+            verdict,
+            "deadline",
+            f"The start was not complete after {around.deadline:g} s; last progress seen: {last}. Raise the timeout "
+            "where the model loads for longer.",
+        )
+    phase = _phase(start, verdict, allocation, dead, sizes_right, missing, odd)
+    return _result(start, ask, around, ranks, verdict, allocation, reasons, ready, missing, number), phase
+
+
+def _phase(start, verdict, allocation, dead, sizes_right, missing, odd):
+    if verdict == PASS or dead or not sizes_right or odd:
+        return "done"
+    if allocation == FAIL and not missing:
+        return "done"
+    return "settle" if start.ready and allocation != PASS else "wait"
+
+
+def _dead(start, around, reasons, complete):
+    """Add what says that the start is over; returns True when it is."""
+    dead = False
+    for death in start.deaths:
+        if death.effect == "trouble" and start.ready and start.ready_number > death.number:
+            reasons.note(death.code, f"Before it became ready, the server said: {redact(death.text)}")
+            continue
+        dead = True
+        constraint = f" ({death.data['constraint']})" if "constraint" in death.data else ""
+        rank = f" by {rank_name(death.tags)}" if death.tags else ""
+        reasons.fail(death.code, f"Seen{rank}: {redact(death.text)}{constraint}. What to do: {death.advice}.")
+    dead = _unit_dead(around, reasons) or dead
+    if around.oom_kills:
+        dead = True
+        reasons.fail(
+            "killed_by_oom",
+            f"The kernel killed {around.oom_kills} process(es) of the unit for want of memory. Raise MemoryMax, or "
+            "lower the host pools.",
+        )
+    if dead and start.last_error and not any(item["code"] == "last_error" for item in reasons.items):
+        reasons.note("last_error", f"The last exception seen was: {redact(start.last_error)}")
+    return dead
+
+
+def _unit_dead(around, reasons):
+    unit = around.unit
+    if not unit:
+        return False
+    name = unit.get("Id") or "the unit"
+    if unit.get("LoadState") == "not-found":
+        reasons.fail("unit_not_found", f"The host has no unit {name}. Check the name, and that the unit was installed.")
+        return True
+    current = unit.get("InvocationID")
+    if around.invocation and current and current != around.invocation:
+        reasons.fail(
+            "restarted",
+            f"{name} has been started again since: {current} runs now, {around.invocation} was asked for "
+            f"(restarts by systemd: {unit.get('NRestarts') or 0}). Find out why the earlier start ended.",
+        )
+        return True
+    state, sub = unit.get("ActiveState"), unit.get("SubState")
+    if state == "failed":
+        reasons.fail(
+            "unit_failed", f"{name} is failed (result {unit.get('Result')}). Read its journal, then start it again."
+        )
+        return True
+    if sub in ("auto-restart", "auto-restart-queued"):
+        reasons.fail("restart_scheduled", f"{name} has died and waits to be restarted (result {unit.get('Result')}).")
+        return True
+    if state in ("inactive", "deactivating"):
+        reasons.fail("unit_inactive", f"{name} is {state} and serves nothing. Start it, then verify again.")
+        return True
+    return False
+
+
+def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead):
+    seen = [rank for rank in ranks if rank.main]
+    complete = not missing and len(seen) >= number
+    doubled = [rank.name for rank in seen if rank.repeats]
+    if doubled:
+        reasons.note(
+            "doubled_rank",
+            f"{_join(doubled)} reported the same pool more than once: the log holds lines twice, or two servers write "
+            "into it. The pools are counted once.",
+        )
+    if odd:
+        reasons.fail(
+            "unexpected_rank",
+            f"{_join(odd)} reported a host pool and was not expected among {number} ranks. Check the parallel sizes of "
+            "the unit, and that one server alone writes into this log.",
+        )
+        return FAIL
+    if not sizes_right:
+        return FAIL
+    if complete:
+        total = sum(item.gb for rank in ranks for _pool, item in rank.pools())
+        reasons.good(
+            "allocated",
+            f"All {number} ranks reported their host pool; with every other pool the host holds {total:.2f} GB.",
+        )
+        return PASS
+    if any(death.effect == "allocation" for death in start.deaths) or around.oom_kills:
+        reasons.fail(
+            "allocation_failed",
+            f"The host memory was refused or lost before every rank had reported ({len(seen)} of {number}).",
+        )
+        return FAIL
+    return _incomplete(start, around, reasons, seen, number, missing, dead)
+
+
+def _incomplete(start, around, reasons, seen, number, missing, dead):
+    names = _join(missing)
+    hidden = _hidden(start, around, reasons)
+    if hidden:
+        reasons.unknown(
+            "evidence_lost",
+            f"{len(seen)} of {number} ranks were seen ({names} not), but messages of this start are missing or hidden. "
+            "The log cannot tell whether those ranks allocated: see the other reasons, and ask the metrics.",
+        )
+        return INCONCLUSIVE
+    cut = [rank_name(tags) or "a process" for tags, _text in start.cuts]
+    if cut:
+        reasons.fail("line_cut", f"The line of {_join(sorted(set(cut)))} breaks off: its process died while it wrote.")
+    if seen:
+        reasons.fail(
+            "rank_missing",
+            f"{len(seen)} of {number} ranks reported a host pool; {names} did not, and no message is missing. Look at "
+            "the last messages of those ranks.",
+        )
+        return FAIL
+    side = sum(1 for item in start.allocations if item.role not in ("main", "by_order"))
+    if side:
+        reasons.unknown(
+            "main_pool_missing",
+            f"{side} other pools were reported (indexer, state or draft), but no main KV pool. This wording is not "
+            "known, or the model has no such pool.",
+        )
+        return FAIL if dead else INCONCLUSIVE
+    if dead:
+        reasons.fail("rank_missing", f"The start ended before any of {number} ranks reported a host pool.")
+        return FAIL
+    complete = start.ready or "serving" in start.marks
+    if complete and start.begun and _speaks(start):
+        reasons.fail(
+            "hicache_off",
+            "The server became ready and no rank reported a host pool: HiCache is off. Check that the unit has "
+            "--enable-hierarchical-cache.",
+        )
+        return FAIL
+    reasons.unknown(
+        "no_allocation_line",
+        f"No rank of {number} has reported a host pool yet, and the start is not seen to complete.",
+    )
+    return INCONCLUSIVE
+
+
+def _speaks(start):
+    """Tell whether messages of level info are seen at all."""
+    return bool(start.marks - {"startup_complete", "request", "serving"}) and not _quiet(start)
+
+
+def _quiet(start):
+    level = start.settings.get("log_level")
+    return isinstance(level, str) and level.lower() in ("warning", "warn", "error", "critical", "fatal")
+
+
+def _hidden(start, around, reasons):
+    """Add why messages of this start are missing or hidden; returns True when some are."""
+    hidden = False
+    for loss in start.losses.values():
+        hidden = True
+        reasons.unknown(loss["code"], f"{loss['message'].capitalize()} ({loss['count']}). {_REMEDY[loss['code']]}")
+    if start.unclear:
+        hidden = True
+        names = _join(sorted({rank_name(tags) or "a process" for tags in start.unclear}))
+        reasons.unknown(
+            "unclear_line",
+            f"The line of {names} stands behind other text on the same line, so it may be a quotation. Read the log "
+            "with journalctl -o json.",
+        )
+    if _quiet(start):
+        hidden = True
+        reasons.unknown(
+            "log_level",
+            f"The server logs at level {start.settings['log_level']}: allocation lines are of level info. Set the log "
+            "level to info.",
+        )
+    if around.bound and not start.messages and not start.losses:
+        hidden = True
+        reasons.unknown(
+            "journal_empty",
+            "The journal holds no message of this start. Check that the unit logs to the journal (StandardOutput, "
+            "StandardError) and that the journal has not been deleted since.",
+        )
+    # Late lines without the beginning: what was logged first was deleted first.
+    late = start.ready or "serving" in start.marks or (around.bound and start.messages)
+    if not start.begun and late:
+        hidden = True
+        reasons.unknown(
+            "start_rotated_away",
+            "The server is serving, but the beginning of its start is not in the log any more. Use the verdict that "
+            "was saved when the service was deployed, or the metrics; give the journal more room (SystemMaxUse).",
+        )
+    return hidden
+
+
+_REMEDY = {
+    "rate_limited": "Set LogRateLimitIntervalSec=0 in the unit and restart it.",
+    "blob": "Read the log with journalctl -o json --all.",
+    "null_message": "Read the log with journalctl -o json --all.",
+    "oversize_message": "Look for what writes such messages.",
+    "damaged_message": "Save the log again.",
+    "cut_lines": "Save the log with journalctl --no-pager --full.",
+    "input_cut": "Save the whole log.",
+    "no_permission": "Read it as root or as a member of the group systemd-journal (become).",
+    "journal_damaged": "Run journalctl --verify.",
+    "journal_unreadable": "Read what journalctl said.",
+}
+
+
+def line_may_be_absent(start):
+    """Tell whether a start may be ready without its ready line in the log: lost, rotated away, or not node 0."""
+    return bool(start.losses) or not start.begun or (start.settings.get("node_rank") or 0) > 0 or _quiet(start)
+
+
+def _readiness(start, ask, around, reasons, allocation, dead):
+    """True (ready), None (not known), or ``fail`` (the server itself says that it is not healthy)."""
+    health = around.health
+    if dead:
+        return None
+    if ask.readiness == "none":
+        reasons.note("readiness_not_asked", "Readiness was not asked for: the verdict rests on the allocation lines.")
+        return True
+    healthy = health["ok"] if health else None
+    if start.ready:
+        reasons.good("ready", "The server said that it is ready, in this same start.")
+    if ask.readiness == "health":
+        ready = healthy
+    elif start.ready:
+        ready = True if health is None or ask.readiness == "line" else healthy
+    else:
+        ready = True if ask.readiness == "auto" and healthy and line_may_be_absent(start) else None
+        if not ready:
+            text = "No line of this start says that the server is ready"
+            if (start.settings.get("node_rank") or 0) > 0:
+                text += "; only node 0 prints it, so set readiness to none on the other nodes"
+            elif healthy:
+                text += ", although the health address answers: another server may hold the port"
+            reasons.unknown("not_ready", text + ".")
+    if health is not None and ask.readiness != "line":
+        if healthy:
+            reasons.good("healthy", health["message"])
+        elif healthy is False:
+            reasons.fail("unhealthy", health["message"])
+            return FAIL if start.ready or ask.readiness == "health" else None
+        else:
+            reasons.unknown("health_unknown", health["message"])
+            return None
+    return True if ready else None
+
+
+def _witnesses(start, ask, around, ranks, reasons):
+    """Compare the lines with what the server itself says over HTTP; returns False when they contradict."""
+    agrees = True
+    mains = [rank.main for rank in ranks if rank.main and rank.main.role != "shared"]
+    if around.metrics is not None and mains:
+        tokens = [one["tokens"] for one in around.metrics if one["tokens"]]
+        if not tokens:
+            reasons.note("metrics_absent", "The metrics do not show sglang:hicache_host_total_tokens yet.")
+        else:
+            agrees = _metrics_agree(tokens, mains, start, ask, ranks, reasons)
+    info = around.server_info
+    if info:
+        wrong = []
+        if info.get("enable_hierarchical_cache") is False:
+            wrong.append("HiCache is off")
+        if ask.ratio and not info.get("hicache_size") and isinstance(info.get("hicache_ratio"), (int, float)):
+            if abs(info["hicache_ratio"] - ask.ratio) > 1e-9:
+                wrong.append(f"hicache_ratio is {info['hicache_ratio']}, not {ask.ratio:g}")
+        if ask.hicache_size and info.get("hicache_size") not in (None, ask.hicache_size):
+            wrong.append(f"hicache_size is {info['hicache_size']}, not {ask.hicache_size:g}")
+        logged = device_tokens_of(start)
+        if logged and isinstance(info.get("max_total_num_tokens"), int) and info["max_total_num_tokens"] != logged:
+            if len(set(start.device.values())) == 1:
+                wrong.append(f"the device pool has {info['max_total_num_tokens']} tokens, the log says {logged}")
+        if wrong:
+            agrees = False
+            reasons.unknown(
+                "server_info_differs",
+                f"The running server says otherwise: {_join(wrong)}. Another server may answer at this address, or the "
+                "unit was changed and not restarted.",
+            )
+        else:
+            reasons.good("server_info_agrees", "The settings that the running server reports agree with the log.")
+    return agrees
+
+
+def _metrics_agree(tokens, mains, start, ask, ranks, reasons):
+    known = {item.tokens for item in mains if item.tokens}
+    if known:
+        wrong = [one for one in tokens if one not in known]
+        expected = _join([f"{one} tokens" for one in sorted(known)])
+    elif ask.bytes_per_token:
+        sizes = {item.gb for item in mains}
+        slack = ask.tolerance_gb + _ROUNDING
+        wrong = [
+            one
+            for one in tokens
+            if all(abs(hicache_size.tokens_to_gb(one, ask.bytes_per_token) - gb) > slack for gb in sizes)
+        ]
+        expected = _join([f"{gb:.2f} GB" for gb in sorted(sizes)])
+    else:
+        return True
+    if wrong:
+        reasons.unknown(
+            "metrics_differ",
+            f"sglang:hicache_host_total_tokens is {wrong[0]}, but the log says {expected}. Another server may answer at "
+            "this address.",
+        )
+        return False
+    reasons.good("metrics_agree", f"sglang:hicache_host_total_tokens agrees with the log on {len(tokens)} rank(s).")
+    return True
+
+
+# -- the result -------------------------------------------------------------------------------------------------------
+
+
+def _time(value):
+    return iso_utc(value) if isinstance(value, float) else value
+
+
+def _result(start, ask, around, ranks, verdict, allocation, reasons, ready, missing, number):
+    seen = [rank for rank in ranks if rank.main]
+    listed = [
+        {"rank": rank.name, "pool": pool, "gb": item.gb, "tokens": item.tokens}
+        for rank in ranks
+        for pool, item in rank.pools()
+    ]
+    mains = sorted({rank.main.gb for rank in seen if rank.main.role != "shared"}, reverse=True)
+    drafts = sorted({rank.draft.gb for rank in ranks if rank.draft}, reverse=True)
+    expected = ask.expected_gb
+    if expected is None:
+        probe = seen[0] if seen else Rank("", ())
+        predicted = _prediction(start, ask, probe)["gb"]
+        expected = hicache_size.printed_gb(predicted) if predicted is not None else None
+    started, became = start.started_at, start.ready_at
+    seconds = None
+    if isinstance(started, float) and isinstance(became, float) and became >= started:
+        seconds = round(became - started, 3)
+    return {
+        "verdict": verdict,
+        "allocation_verdict": allocation,
+        "reasons": reasons.items,
+        "ranks": listed[: 40 * _CAP],
+        "ranks_seen": len(seen),
+        "ranks_expected": number,
+        "ranks_missing": missing[: 5 * _CAP],
+        "per_rank_gb": mains[:_CAP] + drafts[:_CAP],
+        "total_gb": round(sum(item["gb"] for item in listed), 2),
+        "expected_gb": expected,
+        "device_tokens": device_tokens_of(start),
+        "invocation_id": start.invocation or around.invocation,
+        "ready": bool(ready is True and (start.ready or ask.readiness != "none")),
+        "lost": list(start.losses.values()),
+        "fatal": [
+            {
+                "code": death.code,
+                "rank": rank_name(death.tags) or None,
+                "message": redact(death.text),
+                "at": _time(death.time),
+            }
+            for death in start.deaths[:_CAP]
+        ],
+        "started_at": _time(started),
+        "ready_at": _time(became),
+        "seconds_to_ready": seconds,
+        "progress": redact(start.progress, 200) if start.progress else None,
+        "messages": start.messages,
+    }
+
+
+def summary(result):
+    """The verdict in one line, for people."""
+    words = f"{result['verdict']}: {result['ranks_seen']} of {result['ranks_expected']} ranks"
+    if result["per_rank_gb"]:
+        words += ", " + " + ".join(f"{gb:.2f}" for gb in result["per_rank_gb"][:4]) + " GB each"
+    if result["expected_gb"] is not None:
+        words += f" (expected {result['expected_gb']:.2f} GB)"
+    words += f", {result['total_gb']:.2f} GB in total"
+    if result["seconds_to_ready"] is not None:
+        words += f", ready after {result['seconds_to_ready']:.0f} s"
+    return words
+
+
+def explain(result, name):
+    """Why a verdict is no pass: the reasons that speak against it, in one text."""
+    against = [item["message"] for item in result["reasons"] if item["verdict"] == result["verdict"]]
+    return f"{name}: {summary(result)}. " + " ".join(against[:6])

@@ -1,0 +1,146 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Arithmetic of SGLang's HiCache host pools.
+
+Units: GB is 10**9 bytes (what SGLang prints for host pools), GiB is 2**30 bytes (what SGLang prints, labelled GB,
+for device pools). Tokens are KV cache slots of one rank. Every figure is per rank: MLA pools are replicated on each
+tensor-parallel rank, MHA pools hold the rank's own heads.
+
+Source: the published SGLang wheels 0.4.6 to 0.5.23, ``srt/mem_cache/memory_pool_host.py`` (to 0.5.13) and
+``srt/mem_cache/pool_host/base.py`` (from 0.5.14).
+
+Standard library only, Python 3.9 and newer, no Ansible.
+"""
+
+from __future__ import annotations
+
+import re
+
+GB = 10**9
+GIB = 2**30
+
+#: First release whose pools carry one page more than asked (0.5.5 still aligned down).
+FIRST_EXTRA_PAGE = (0, 5, 5, 1)
+#: First release that aligns to pages at all.
+FIRST_ALIGNED = (0, 4, 6, 0)
+#: First release that prints ``Allocating LABEL hierarchical KV host pool: N tokens, ...``.
+FIRST_LABELLED = (0, 5, 17, 0)
+#: First release that gives the draft model a host pool of its own.
+FIRST_DRAFT_POOL = (0, 5, 11, 0)
+
+_RELEASE = re.compile(r"^v?(\d+)\.(\d+)(?:\.(\d+))?(?:(?:\.post|-)(\d+))?")
+
+
+def parse_release(release):
+    """Turn ``0.5.5.post3`` into ``(0, 5, 5, 3)``.
+
+    Release candidates and development builds count as the release that they lead to.
+
+    :raises ValueError: when the text is no SGLang release.
+    """
+    match = _RELEASE.match(str(release).strip())
+    if not match:
+        raise ValueError(f"{release!r} is not an SGLang release such as 0.5.23 or 0.5.5.post3")
+    return tuple(int(part or 0) for part in match.groups())
+
+
+def mla_bytes_per_token(kv_lora_rank, qk_rope_head_dim, layers, item_size=2):
+    """Bytes of one token in an MLA pool of one rank. Not divided by the tensor-parallel size.
+
+    ``item_size`` is the size in bytes of one stored element: 2 for bf16 and fp16, 1 for fp8.
+    """
+    return (kv_lora_rank + qk_rope_head_dim) * item_size * layers
+
+
+def mha_bytes_per_token(kv_heads, head_dim, layers, tensor_parallel_size=1, item_size=2, v_head_dim=None):
+    """Bytes of one token in an MHA or GQA pool of one rank; a rank holds at least one KV head."""
+    heads = max(1, kv_heads // tensor_parallel_size)
+    return heads * (head_dim + (head_dim if v_head_dim is None else v_head_dim)) * layers * item_size
+
+
+def page_rule(release=None):
+    """Name of the page rule of a release: ``none``, ``down`` or ``extra_page``. Unknown releases count as new."""
+    if release is None:
+        return "extra_page"
+    parsed = parse_release(release) if isinstance(release, str) else release
+    if parsed >= FIRST_EXTRA_PAGE:
+        return "extra_page"
+    return "down" if parsed >= FIRST_ALIGNED else "none"
+
+
+def align_tokens(tokens, page_size=1, release=None):
+    """Apply the page rule of a release to a number of tokens.
+
+    :raises ValueError: when the page size is below 1.
+    """
+    if page_size < 1:
+        raise ValueError(f"page_size is {page_size}: a page holds at least 1 token")
+    rule = page_rule(release)
+    if rule == "extra_page":
+        return (tokens // page_size + 1) * page_size
+    if rule == "down":
+        return tokens - tokens % page_size
+    return tokens
+
+
+def host_tokens(device_tokens, ratio, page_size=1, release=None):
+    """Tokens of the host pool that ``--hicache-ratio`` makes from a device pool of ``device_tokens``."""
+    return align_tokens(int(device_tokens * ratio), page_size, release)
+
+
+def host_tokens_for_size(size_gb, bytes_per_token, page_size=1, release=None):
+    """Tokens of the host pool that ``--hicache-size`` (GB per rank) makes.
+
+    :raises ValueError: when ``bytes_per_token`` is below 1.
+    """
+    if bytes_per_token < 1:
+        raise ValueError(f"bytes_per_token is {bytes_per_token}: a token takes at least 1 byte")
+    return align_tokens(int(size_gb * GB // bytes_per_token), page_size, release)
+
+
+def tokens_to_gb(tokens, bytes_per_token):
+    """Unrounded GB of ``tokens``."""
+    return tokens * bytes_per_token / GB
+
+
+def printed_gb(value):
+    """The number as SGLang prints it: two decimals, rounded as Python formats a float."""
+    return float(f"{value:.2f}")
+
+
+def allocation_line(gb, tokens=None, label="kv", release=None):
+    """The exact text, without log prefix, that a release prints before it allocates a main KV pool.
+
+    :raises ValueError: when the release prints tokens and none are given.
+    """
+    parsed = parse_release(release) if release is not None else FIRST_LABELLED
+    if parsed < FIRST_LABELLED:
+        return f"Allocating {gb:.2f} GB host memory for hierarchical KV cache."
+    if tokens is None:
+        raise ValueError("SGLang 0.5.17 and newer print the tokens of a pool: tokens must be given")
+    return f"Allocating {label} hierarchical KV host pool: {tokens} tokens, {gb:.2f} GB host memory."
+
+
+def predict(device_tokens=None, ratio=None, size_gb=None, bytes_per_token=None, page_size=1, release=None):
+    """Predict one rank's host pool.
+
+    ``size_gb`` (``--hicache-size``) wins over ``ratio`` when it is above 0, as in SGLang.
+    Returns ``{"tokens": int or None, "gb": float or None, "rule": str}``: ``gb`` is unrounded GB, ``rule`` says in
+    words how the figure came about. Whatever cannot be derived from what is known is None.
+    """
+    if size_gb:
+        if bytes_per_token:
+            tokens = host_tokens_for_size(size_gb, bytes_per_token, page_size, release)
+            gb = tokens_to_gb(tokens, bytes_per_token)
+            rule = f"hicache_size {size_gb:g} GB / {bytes_per_token} B per token = {tokens} tokens"
+            return {"tokens": tokens, "gb": gb, "rule": rule}
+        return {"tokens": None, "gb": float(size_gb), "rule": f"hicache_size {size_gb:g} GB"}
+    if device_tokens and ratio:
+        tokens = host_tokens(device_tokens, ratio, page_size, release)
+        rule = f"{device_tokens} device tokens x {ratio:g}, page size {page_size} = {tokens} tokens"
+        if bytes_per_token:
+            rule += f" x {bytes_per_token} B"
+            return {"tokens": tokens, "gb": tokens_to_gb(tokens, bytes_per_token), "rule": rule}
+        return {"tokens": tokens, "gb": None, "rule": rule}
+    return {"tokens": None, "gb": None, "rule": "nothing to predict from"}

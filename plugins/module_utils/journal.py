@@ -1,0 +1,708 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the messages of one systemd unit: the host's journal, journal files, and saved logs of whatever form.
+
+This module knows journald and collectors, not SGLang. It builds command lines and turns bytes into
+:class:`Record` tuples; running commands is the caller's part.
+
+Source: systemd 252 (Debian 12) to 257; journald fields as in ``systemd.journal-fields(7)``.
+
+Standard library only, Python 3.9 and newer, no Ansible.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import namedtuple
+from datetime import datetime, timezone
+
+#: One message. ``text``: str, or None when the message is hidden; ``writer``: app, systemd, kernel, journald,
+#: journalctl, rsyslog, other, or None when the form does not tell; ``pid``: int or None; ``origin``: container or
+#: pod that a collector names; ``unit`` and ``invocation``: str or None; ``time``: seconds since 1970 (float) or
+#: None; ``stamp``: time as written, for forms without a year; ``line_break``: journald's ``_LINE_BREAK``;
+#: ``message_id``: str or None; ``count``: messages that a notice says were dropped; ``hidden``: why text is None;
+#: ``form``: name of the form; ``cont``: the line continues the record before it (indented or bare).
+Record = namedtuple(
+    "Record", "text writer pid origin unit invocation time stamp line_break message_id count hidden form cont"
+)
+
+_EMPTY = Record(None, None, None, None, None, None, None, None, None, None, None, None, None, None)
+
+#: Fields that the verdict needs; journalctl adds the cursor, the times and the boot to these by itself.
+OUTPUT_FIELDS = (
+    "MESSAGE",
+    "MESSAGE_ID",
+    "N_DROPPED",
+    "_PID",
+    "_COMM",
+    "_TRANSPORT",
+    "_LINE_BREAK",
+    "_SYSTEMD_UNIT",
+    "_SYSTEMD_INVOCATION_ID",
+    "UNIT",
+    "INVOCATION_ID",
+    "OBJECT_SYSTEMD_UNIT",
+    "OBJECT_SYSTEMD_INVOCATION_ID",
+)
+
+MESSAGE_ID_STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
+MESSAGE_ID_STARTED = "39f53479d3a045ac8e11786248231fbf"
+MESSAGE_ID_SUPPRESSED = "a596d6fe7bfa4994828e72309e95d61e"
+
+#: Longest JSON line that is decoded, in bytes; a longer one counts as a hidden message.
+LINE_LIMIT = 8 * 1024 * 1024
+
+_INVOCATION = re.compile(r"[0-9a-f]{32}")
+
+
+def is_invocation_id(text):
+    """Tell whether ``text`` is an invocation id (32 hexadecimal digits, lower case)."""
+    return bool(_INVOCATION.fullmatch(text or ""))
+
+
+def full_unit_name(name):
+    """``sglang-kimi`` as ``sglang-kimi.service``; a name with a unit type stays as it is."""
+    return name if re.search(r"\.(?:service|scope|socket|target|slice|timer)$", name) else f"{name}.service"
+
+
+# -- command lines ----------------------------------------------------------------------------------------------
+
+
+def invocation_matches(invocation):
+    """Matches for one start: the service's own lines, systemd's about it, and notices that name it as an object."""
+    return [
+        f"_SYSTEMD_INVOCATION_ID={invocation}",
+        "+",
+        f"INVOCATION_ID={invocation}",
+        "+",
+        f"OBJECT_SYSTEMD_INVOCATION_ID={invocation}",
+    ]
+
+
+def journal_argv(invocation, journalctl="journalctl", files=(), after_cursor=None):
+    """Command line that prints one start as JSON, every message whole, from ``after_cursor`` on."""
+    argv = [journalctl, "--no-pager", "--output=json", "--all", "--output-fields=" + ",".join(OUTPUT_FIELDS)]
+    argv += [f"--file={name}" for name in files]
+    if after_cursor:
+        argv.append(f"--after-cursor={after_cursor}")
+    return argv + invocation_matches(invocation)
+
+
+def newest_invocation_argv(unit, journalctl="journalctl", files=()):
+    """Command line that prints the newest messages of a unit and of systemd about it, newest first."""
+    argv = [
+        journalctl,
+        "--no-pager",
+        "--output=json",
+        "--reverse",
+        "--lines=50",
+        "--output-fields=" + ",".join(OUTPUT_FIELDS),
+    ]
+    argv += [f"--file={name}" for name in files]
+    return [*argv, f"_SYSTEMD_UNIT={unit}", "+", "_PID=1", f"UNIT={unit}"]
+
+
+def kernel_argv(since, journalctl="journalctl"):
+    """Command line that prints the kernel's messages since ``since`` (seconds since 1970)."""
+    return [
+        journalctl,
+        "--no-pager",
+        "--output=json",
+        "--all",
+        "--lines=5000",
+        "--output-fields=MESSAGE,_TRANSPORT",
+        f"--since=@{int(since)}",
+        "_TRANSPORT=kernel",
+    ]
+
+
+SHOW_PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "Result",
+    "InvocationID",
+    "NRestarts",
+    "MainPID",
+    "ExecMainCode",
+    "ExecMainStatus",
+    "ControlGroup",
+    "ExecStart",
+)
+
+
+def show_argv(unit, systemctl="systemctl"):
+    """Command line that prints the unit's state as ``KEY=value`` lines."""
+    return [systemctl, "show", "--no-pager", "--property=" + ",".join(SHOW_PROPERTIES), "--", unit]
+
+
+def parse_show(text):
+    """Read the output of :func:`show_argv`. Returns a dict of strings."""
+    found = {}
+    for line in text.splitlines():
+        key, mark, value = line.partition("=")
+        if mark and key in SHOW_PROPERTIES and key not in found:
+            found[key] = value
+    return found
+
+
+# -- JSON records -----------------------------------------------------------------------------------------------
+
+
+def _decode(value):
+    """Text of a journal field: a string, a list of bytes (not UTF-8, or control characters), or a list of values."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        if all(isinstance(item, int) and 0 <= item <= 255 for item in value):
+            return bytes(value).decode("utf-8", "replace")
+        parts = [_decode(item) for item in value]
+        return "\n".join(part for part in parts if part is not None)
+    return None
+
+
+def _integer(value):
+    text = _decode(value)
+    if text is None and isinstance(value, int):
+        return value
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _first(data, *names):
+    for name in names:
+        value = _decode(data.get(name))
+        if value:
+            return value
+    return None
+
+
+def is_journal_object(data):
+    """Tell whether a decoded JSON object is a journal record rather than a line of a structured logger."""
+    return "MESSAGE" in data and ("__REALTIME_TIMESTAMP" in data or "_BOOT_ID" in data or "_TRANSPORT" in data)
+
+
+def journal_record(data, form="json"):
+    """Make a :class:`Record` of a journal entry given as dict of fields.
+
+    Fields without a leading underscore can be set by any program that logs: they are believed only from systemd
+    itself (process 1, or a user manager) and from journald.
+    """
+    transport = _first(data, "_TRANSPORT")
+    comm = _first(data, "_COMM") or ""
+    pid = _integer(data.get("_PID"))
+    own_unit = _first(data, "_SYSTEMD_UNIT")
+    own_invocation = _first(data, "_SYSTEMD_INVOCATION_ID")
+    invocation, unit, writer = own_invocation, own_unit, "app"
+    identifier = _first(data, "SYSLOG_IDENTIFIER") or ""
+    if transport == "kernel":
+        writer = "kernel"
+    elif pid == 1 or (comm == "systemd" and "INVOCATION_ID" in data) or (pid is None and identifier == "systemd"):
+        writer = "systemd"
+        unit = _first(data, "UNIT", "USER_UNIT") or unit
+        invocation = _first(data, "INVOCATION_ID", "USER_INVOCATION_ID") or invocation
+    elif comm.startswith("systemd-journal") or transport == "driver":
+        writer = "journald"
+        unit = _first(data, "OBJECT_SYSTEMD_UNIT", "UNIT") or unit
+        invocation = _first(data, "OBJECT_SYSTEMD_INVOCATION_ID") or invocation
+    elif own_unit == "systemd-oomd.service":
+        writer = "systemd"
+    text, hidden = None, None
+    if "MESSAGE" in data:
+        text = _decode(data["MESSAGE"])
+        if text is None:
+            hidden = "null"
+    message_id = _first(data, "MESSAGE_ID")
+    count = _integer(data.get("N_DROPPED")) if writer == "journald" else None
+    time = _integer(data.get("__REALTIME_TIMESTAMP"))
+    return _EMPTY._replace(
+        text=text,
+        writer=writer,
+        pid=pid,
+        unit=unit,
+        invocation=invocation,
+        time=time / 1e6 if time else None,
+        line_break=_first(data, "_LINE_BREAK"),
+        message_id=message_id,
+        count=count,
+        hidden=hidden,
+        form=form,
+    )
+
+
+def parse_json_line(line):
+    """Make a :class:`Record` of one line (bytes or str) of ``journalctl -o json``; None when it is no journal record.
+
+    A line that is no JSON, or over :data:`LINE_LIMIT`, gives a record whose ``hidden`` says so.
+    """
+    if line[:3] in (b"-- ", "-- "):
+        return None
+    if len(line) > LINE_LIMIT:
+        return _EMPTY._replace(hidden="oversize", form="json", writer="app")
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        return _EMPTY._replace(hidden="damaged", form="json", writer="app") if line.strip() else None
+    if not isinstance(data, dict) or "MESSAGE" not in data:
+        return None
+    return journal_record(data)
+
+
+def cursor_of(line):
+    """Cursor of one line of ``journalctl -o json`` (bytes), or None."""
+    try:
+        cursor = json.loads(line).get("__CURSOR")
+    except (ValueError, RecursionError, AttributeError):
+        return None
+    return cursor if isinstance(cursor, str) else None
+
+
+# -- the prefilter ------------------------------------------------------------------------------------------------
+
+#: A journal record that holds none of these bytes cannot change a verdict. ``Prefilter`` looks for them in whole
+#: blocks, so that JSON is decoded for a few records of a million. Kept in step with the tables by a unit test.
+KEYWORDS = (
+    "llocati",  # Allocating, DefaultCPUAllocator, allocator-only, allocate memory, is allocated
+    "host memory",
+    "server_args=",
+    "max_total_num_tokens=",
+    "fired up",
+    "Load weight",
+    "Init torch",
+    "Tree cache",
+    "CUDA",
+    "cuda",
+    "HIP",
+    "hip",
+    "musa",
+    "NCCL",
+    "nccl",
+    "emory",  # Not enough memory, out of memory, MemoryError
+    "hit an exc",
+    "xit code",
+    "died",
+    "is dead",
+    "terminated with",
+    "igquit",
+    "SIG",
+    "nitialization",
+    "atchdog",
+    "egfault",
+    "egmentation",
+    "Fatal",
+    "terminate called",
+    "lready in use",
+    "EADDRINUSE",
+    "failed to listen",
+    "error: ",
+    "ierarchical",
+    "HiRadix",
+    "HiCache",
+    "blob data",
+    "Unable to alloc",
+)
+
+
+class Prefilter:
+    """Pick the lines worth decoding out of blocks of ``journalctl -o json`` output.
+
+    Lines of systemd, journald and the kernel, lines with a ``_LINE_BREAK``, and null messages always pass.
+    """
+
+    def __init__(self, keywords=KEYWORDS):
+        plain = [word.encode() for word in keywords]
+        fields = [
+            b'"UNIT"',
+            b'"INVOCATION_ID"',
+            b"OBJECT_SYSTEMD",
+            b'"_LINE_BREAK"',
+            b'"MESSAGE":null',
+            b'"MESSAGE" : null',
+        ]
+        arrays = [",".join(str(byte) for byte in word).encode() for word in plain]
+        self._plain = plain + fields
+        self._arrays = arrays
+        self._all = self._plain + self._arrays
+
+    def candidates(self, block):
+        """Start and end offsets of the lines of ``block`` (whole lines only) to decode, in order."""
+        words = self._all if b'"MESSAGE":[' in block or b'"MESSAGE" : [' in block else self._plain
+        starts = set()
+        for word in words:
+            position = block.find(word)
+            while position >= 0:
+                start = block.rfind(b"\n", 0, position) + 1
+                starts.add(start)
+                end = block.find(b"\n", position)
+                if end < 0:
+                    break
+                position = block.find(word, end + 1)
+        for start in sorted(starts):
+            end = block.find(b"\n", start)
+            yield start, len(block) if end < 0 else end
+
+
+class JsonStream:
+    """Feed blocks of ``journalctl -o json`` output, get records; remembers the cursor of the last line.
+
+    ``everything`` (a callable) tells, block by block, whether records that the prefilter would drop are wanted too:
+    a record that was cut must be joined with whatever the same process wrote next.
+    """
+
+    def __init__(self, everything=None, prefilter=None):
+        self._rest = b""
+        self._last = b""
+        self._everything = everything or (lambda: False)
+        self._prefilter = prefilter or Prefilter()
+        self.lines = 0
+
+    def feed(self, block):
+        """Take any number of bytes and yield the records of the lines that are complete."""
+        block = self._rest + block if self._rest else block
+        end = block.rfind(b"\n")
+        if end < 0:
+            if len(block) > 4 * LINE_LIMIT:
+                block = block[: LINE_LIMIT + 1]
+            self._rest = block
+            return
+        self._rest = block[end + 1 :]
+        block = block[: end + 1]
+        self.lines += block.count(b"\n")
+        start = block.rfind(b"\n", 0, end) + 1
+        self._last = block[start:end]
+        position = 0
+        while position < len(block):
+            if self._everything():
+                stop = block.find(b"\n", position)
+                record = parse_json_line(block[position:stop])
+                position = stop + 1
+                if record is not None:
+                    yield record
+                continue
+            moved = False
+            for first, stop in self._prefilter.candidates(block[position:] if position else block):
+                record = parse_json_line(block[position + first : position + stop])
+                if record is not None:
+                    yield record
+                if self._everything():
+                    position += stop + 1
+                    moved = True
+                    break
+            if not moved:
+                return
+
+    def close(self):
+        """Yield the record of a last line without a line break."""
+        rest, self._rest = self._rest, b""
+        if rest.strip():
+            self.lines += 1
+            self._last = rest
+            record = parse_json_line(rest)
+            if record is not None:
+                yield record
+
+    @property
+    def cursor(self):
+        """Cursor of the last record, or None."""
+        return cursor_of(self._last) if self._last else None
+
+
+# -- saved text logs ----------------------------------------------------------------------------------------------
+
+_IDENT = r"(?P<ident>[A-Za-z_(/][^\s\[]*(?=\[\d+\]:)|[A-Za-z_(/][^\s\[:]*(?: \([^)]*\))?)(?:\[(?P<pid>\d+)\])?: ?"
+_HOST = r"(?P<host>(?!(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL) )[A-Za-z0-9][\w.-]*)"
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_CLOCK = r"\d\d:\d\d:\d\d(?:\.\d+)?"
+
+_SYSLOG_FORMS = (
+    ("short", re.compile(rf"(?:<\d+>)?(?P<stamp>[A-Z][a-z]{{2}} [ \d]\d {_CLOCK}) {_HOST} {_IDENT}")),
+    ("short-iso", re.compile(rf"(?:<\d+>)?(?P<stamp>{_ISO}) {_HOST} {_IDENT}")),
+    ("short-full", re.compile(rf"(?P<stamp>[A-Z][a-z]{{2}} \d{{4}}-\d\d-\d\d {_CLOCK} \S+) {_HOST} {_IDENT}")),
+    ("short-unix", re.compile(rf"(?P<unix>\d{{9,11}}\.\d{{1,9}}) {_HOST} {_IDENT}")),
+    ("short-monotonic", re.compile(rf"\[ *\d+\.\d{{1,9}}\] {_HOST} {_IDENT}")),
+    (
+        "rfc5424",
+        re.compile(
+            rf"<\d+>1 (?P<stamp>{_ISO}) {_HOST} (?P<ident>\S+) (?:(?P<pid>\d+)|\S+) \S+ (?:-|(?:\[[^\]]*\])+) ?"
+        ),
+    ),
+)
+# The words of a message can look like "host program:" in these forms: they count only with a process id.
+_NEED_PID = ("short-iso", "short-monotonic")
+_KERNEL_FORMS = (
+    ("dmesg", re.compile(r"(?P<stamp>\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]) ")),
+    ("dmesg", re.compile(r"(?P<stamp>\[ *\d+\.\d{4,9}\]) ")),
+    ("dmesg", re.compile(rf"(?P<stamp>{_ISO}) (?=oom-kill:|Out of memory: |Memory cgroup out of memory: )")),
+)
+_CRI = re.compile(rf"(?P<stamp>{_ISO}) (?P<stream>stdout|stderr) (?P<part>[FP])(?::\S+)? ")
+_COMPOSE = re.compile(r"(?P<origin>(?!(?:DEBUG|INFO|WARNING|ERROR)\s)[A-Za-z0-9][\w.-]{0,80})\s+\|(?: |$)")
+_POD = re.compile(r"\[?(?P<origin>pod/[\w./-]{1,200})\]? ")
+_STAMPED = re.compile(rf"(?P<stamp>{_ISO}) (?=\S)")
+_LABEL = re.compile(r"\s?(?P<origin>\d{1,4}): (?=\[\d{4}-|Allocating )")
+_HEADER = re.compile(r"-- (?:Logs begin|Journal begins|No entries|Boot [0-9a-f]+|Reboot|cursor:)")
+_OCTAL = re.compile(r"#(0[0-3]\d|177)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+_WRITERS = {
+    "systemd": "systemd",
+    "init.scope": "systemd",
+    "systemd-oomd": "systemd",
+    "kernel": "kernel",
+    "systemd-journald": "journald",
+    "systemd-journal": "journald",
+    "rsyslogd": "rsyslog",
+}
+_FOREIGN = re.compile(
+    r"(?:ansible\b|ansible-|sudo\b|su\b|sshd|CRON\b|cron\b|crond\b|dbus|systemd-|NetworkManager|audit|polkit|dhclient"
+    r"|logger\b|nvidia-persistenced|chronyd|snapd|apt|unattended)"
+)
+
+
+def parse_time(text):
+    """Seconds since 1970 of a time stamp that names its zone, else None."""
+    if not text:
+        return None
+    text = text.strip().replace(",", ".").replace("Z", "+00:00")
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([+-]\d\d):?(\d\d)", text)
+    if not match:
+        return None
+    day, clock, fraction, hours, minutes = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock}{hours}:{minutes}")
+        return moment.timestamp() + float(f"0.{fraction or 0}")
+    except (ValueError, OverflowError):
+        return None
+
+
+def iso_utc(seconds):
+    """Seconds since 1970 as ``2026-03-01T23:45:06.745533Z``."""
+    try:
+        moment = datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class TextReader:
+    """Turn the lines of a saved log into records; the form is found line by line, so that forms may be mixed.
+
+    Known forms: journalctl short, short-iso, short-full, short-precise, short-unix, short-monotonic, with-unit,
+    cat, json, json-pretty, json-seq, json-sse and export; dmesg; rsyslog (escaped or not) and RFC 5424; Docker (with
+    or without time stamps, and its json-file), Compose, kubectl, containerd (CRI); JSON lines; plain output.
+    """
+
+    def __init__(self):
+        self._partial = {}
+        self._pretty = None
+        self._export = None
+        self._export_wanted = None
+        self._after_syslog = False
+        self.forms = set()
+
+    def feed(self, raw, terminated=True):
+        """Take one line (bytes without its line break) and yield its records.
+
+        ``terminated`` is False for a last line that has no line break: the file was cut there.
+        """
+        if self._export is not None or raw.startswith((b"__CURSOR=", b"__REALTIME_TIMESTAMP=")):
+            yield from self._feed_export(raw)
+            return
+        text = raw.decode("utf-8", "replace").rstrip("\r")
+        text = text.lstrip("\x1e\ufeff")
+        if text.startswith("data: {"):
+            text = text[len("data: ") :]
+        if self._pretty is not None or text.strip() == "{":
+            yield from self._feed_pretty(text)
+            return
+        if text.startswith("{") and text.rstrip().endswith("}"):
+            record = self._json(text)
+            if record is not None:
+                yield record
+                return
+        yield from self._feed_text(text, terminated)
+
+    def close(self):
+        """Yield records that were still open at the end of the input."""
+        if self._export:
+            yield self._record_of_fields(self._export)
+        self._export = None
+        for key, (record, parts) in list(self._partial.items()):
+            yield record._replace(text="".join(parts), line_break="eof")
+            del self._partial[key]
+
+    def _json(self, text):
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(data, dict):
+            return None
+        if is_journal_object(data):
+            self.forms.add("json")
+            return journal_record(data)
+        if isinstance(data.get("log"), str) and ("stream" in data or "time" in data):
+            self.forms.add("docker-json")
+            log = data["log"]
+            key = ("docker", data.get("stream"))
+            _record, parts = self._partial.pop(key, (None, []))
+            parts.append(log.rstrip("\n"))
+            if not log.endswith("\n") and sum(len(part) for part in parts) < 65536:
+                self._partial[key] = (_EMPTY._replace(form="docker-json"), parts)
+                return _EMPTY._replace(text="", writer="other", form="docker-json")
+            stamp = data.get("time") if isinstance(data.get("time"), str) else None
+            return self._inner(
+                _EMPTY._replace(text="".join(parts), form="docker-json", stamp=stamp, time=parse_time(stamp))
+            )
+        self.forms.add("json-lines")
+        stamp = next(
+            (
+                data[key]
+                for key in ("timestamp", "time", "ts", "@timestamp", "asctime")
+                if isinstance(data.get(key), str)
+            ),
+            None,
+        )
+        pid = next((data[key] for key in ("pid", "process", "process_id") if isinstance(data.get(key), int)), None)
+        return _EMPTY._replace(text=text, form="json-lines", writer="app", stamp=stamp, time=parse_time(stamp), pid=pid)
+
+    def _inner(self, record):
+        """Take a time stamp or a collector's mark off the text of a record that came in another envelope."""
+        match = _STAMPED.match(record.text or "")
+        if match and match.end() and record.stamp is None:
+            return record._replace(text=record.text[match.end() :], stamp=match.group("stamp"))
+        return record
+
+    def _feed_pretty(self, text):
+        if self._pretty is None:
+            self._pretty = []
+        self._pretty.append(text)
+        if text.rstrip() in ("}", "},") or len(self._pretty) > 2000:
+            joined = "\n".join(self._pretty).rstrip().rstrip(",")
+            self._pretty = None
+            record = self._json(joined)
+            if record is not None:
+                yield record
+
+    def _feed_export(self, raw):
+        """The export form: ``FIELD=value`` lines, binary values with a length, a blank line between entries."""
+        if self._export is None:
+            self._export = {}
+            self.forms.add("export")
+        if self._export_wanted is not None:
+            name, need, have = self._export_wanted
+            have += raw + b"\n"
+            if need is None and len(have) >= 8:
+                need = int.from_bytes(have[:8], "little")
+                have = have[8:]
+            if need is not None and len(have) > need:
+                self._export[name] = have[:need].decode("utf-8", "replace")
+                self._export_wanted = None
+            elif len(have) > LINE_LIMIT:
+                self._export_wanted = None
+            else:
+                self._export_wanted = (name, need, have)
+            return
+        if not raw:
+            if self._export:
+                yield self._record_of_fields(self._export)
+            self._export = {}
+            return
+        name, mark, value = raw.partition(b"=")
+        if mark:
+            self._export[name.decode("ascii", "replace")] = value.decode("utf-8", "replace")
+        else:
+            self._export_wanted = (raw.decode("ascii", "replace"), None, b"")
+
+    @staticmethod
+    def _record_of_fields(fields):
+        return journal_record(fields, form="export")
+
+    def _feed_text(self, text, terminated):
+        plain = _COLOUR.sub("", text) if "\x1b" in text else text
+        header = _HEADER.match(plain)
+        if header:
+            boot = header.group(0).startswith(("-- Boot", "-- Reboot"))
+            yield _EMPTY._replace(text=plain, writer="journalctl", form="header", hidden="reboot" if boot else None)
+            return
+        cut = None if terminated else "input-end"
+        for form, pattern in _SYSLOG_FORMS:
+            match = pattern.match(plain)
+            if match and (form not in _NEED_PID or match.group("pid") or match.group("ident") == "kernel"):
+                self.forms.add(form)
+                self._after_syslog = True
+                yield self._syslog(form, match, plain[match.end() :], cut)
+                return
+        for form, pattern in _KERNEL_FORMS:
+            match = pattern.match(plain)
+            if match:
+                self.forms.add(form)
+                yield _EMPTY._replace(
+                    text=plain[match.end() :], writer="kernel", stamp=match.group("stamp"), form=form, line_break=cut
+                )
+                return
+        yield from self._container(text, plain, cut)
+
+    def _syslog(self, form, match, text, cut):
+        groups = match.groupdict()
+        ident = groups["ident"]
+        writer = _WRITERS.get(ident)
+        if writer is None:
+            writer = "other" if _FOREIGN.match(ident) else "app"
+        if "#0" in text or "#177" in text:
+            text = _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
+        stamp = groups.get("stamp")
+        unix = groups.get("unix")
+        return _EMPTY._replace(
+            text=text,
+            writer=writer,
+            pid=int(groups["pid"]) if groups.get("pid") else None,
+            stamp=stamp or unix,
+            time=float(unix) if unix else parse_time(stamp),
+            form=form,
+            line_break=cut,
+        )
+
+    def _container(self, text, plain, cut):
+        origin, stamp, form = None, None, "plain"
+        rest = text
+        for pattern, name in ((_POD, "kubectl"), (_COMPOSE, "compose"), (_LABEL, "label")):
+            match = pattern.match(plain)
+            if match:
+                origin, form, rest = match.group("origin"), name, plain[match.end() :]
+                break
+        match = _CRI.match(rest)
+        if match:
+            key = ("cri", origin, match.group("stream"))
+            record, parts = self._partial.pop(key, (None, []))
+            parts.append(rest[match.end() :])
+            self.forms.add("cri")
+            record = _EMPTY._replace(
+                form="cri",
+                stamp=match.group("stamp"),
+                time=parse_time(match.group("stamp")),
+                origin=origin,
+                line_break=cut,
+            )
+            if match.group("part") == "P" and sum(len(part) for part in parts) < 65536:
+                self._partial[key] = (record, parts)
+                return
+            yield record._replace(text="".join(parts))
+            return
+        match = _STAMPED.match(rest)
+        if match:
+            stamp, rest = match.group("stamp"), rest[match.end() :]
+            form = "stamped" if origin is None else form
+        self.forms.add(form)
+        cont = None
+        if form == "plain":
+            cont = "indented" if self._after_syslog and re.match(r"\s{8,}\S", text) else "bare"
+        else:
+            self._after_syslog = False
+        yield _EMPTY._replace(
+            text=rest, origin=origin, stamp=stamp, time=parse_time(stamp), form=form, line_break=cut, cont=cont
+        )
