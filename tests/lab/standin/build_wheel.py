@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the stand-in as a wheel named sglang, with nothing but zipfile; the same input gives the same bytes.
 
-    build_wheel.py --version 0.5.23+standin --out DIR
+build_wheel.py --version 0.5.23+standin --out DIR
 """
 
 from __future__ import annotations

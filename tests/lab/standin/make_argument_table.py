@@ -86,7 +86,7 @@ def main(argv=None):
         for flag, history in sorted(flags.items())
     ]
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("\n".join(lines + ["}}"]) + "\n")
+    options.out.write_text("\n".join([*lines, "}}"]) + "\n")
     print(f"{options.out.name}: {len(releases)} releases, {len(flags)} flags", file=sys.stderr)
 
 

@@ -46,12 +46,18 @@ RELIED_ON = {
 NOT_IMITATED = (
     (r".*(?:Warning: |warn\()|^ +\S|^\[?Example: ", "warnings of Python libraries, with their source lines"),
     (r"nanobind:| - (?:leaked|\.\.\.)|See https:/PATH", "a library's leak report when the interpreter ends"),
-    (r"SGLANG_CPU_OMP_THREADS_BIND is set|init_threads_binding:|init_cpu_threads_env|The total number of ranks|"
-     r"TP size \(N\)is larger", "binding of threads, on a CPU only"),
+    (
+        r"SGLANG_CPU_OMP_THREADS_BIND is set|init_threads_binding:|init_cpu_threads_env|The total number of ranks|"
+        r"TP size \(N\)is larger",
+        "binding of threads, on a CPU only",
+    ),
     (r"Fail to set RLIMIT_NOFILE", "depends on the limits of the test machine, not on the engine"),
     (r"Tokenizer for PATH is still TokenizersBackend", "the lab's byte tokenizer has no class of its own"),
-    (r"Cannot detect CUDA architecture|multimem all-gather disabled|Setup Custom allreduce failed|"
-     r"torch\.cpu\.Event does not support timing", "no CUDA in the real run"),
+    (
+        r"Cannot detect CUDA architecture|multimem all-gather disabled|Setup Custom allreduce failed|"
+        r"torch\.cpu\.Event does not support timing",
+        "no CUDA in the real run",
+    ),
     (r"Ignore import error when loading", "optional model files of the real package"),
     (r"Config does not support fused shared expert|FlashInfer TRTLLM MoE deferred", "kernel choice of the tiny model"),
     (r"Using fallback token IDs|OpenAI Responses API", "endpoints that the stand-in does not have"),
@@ -61,9 +67,7 @@ NOT_IMITATED = (
     (r'INFO: +ADDRESS - "(?:GET|POST) /(?:v1/loads|get_load|hicache/storage-backend|ping) ', "endpoints not imitated"),
 )
 # What the stand-in says and the saved real log does not.
-ONLY_STANDIN = (
-    (r"Decode batch, ", "needs 40 decode steps, more than a short real run has"),
-)
+ONLY_STANDIN = ((r"Decode batch, ", "needs 40 decode steps, more than a short real run has"),)
 
 
 def records(text):

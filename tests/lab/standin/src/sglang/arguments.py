@@ -44,9 +44,7 @@ def json_list_type(value):
     try:
         return json.loads(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"Invalid JSON list: {value}. Please provide a valid JSON list."
-        ) from None
+        raise argparse.ArgumentTypeError(f"Invalid JSON list: {value}. Please provide a valid JSON list.") from None
 
 
 def as_is(value):
@@ -64,19 +62,27 @@ TYPES = {
 }
 
 
-class Deprecated(argparse.Action):
-    """A flag that still works and says so in yellow; `notices` is printed once logging is set up."""
+NOTICES = []
+# What the engine calls the values of some flags after parsing; the flags' first names were long until 0.5.13.
+LONG_NAMES = {
+    "tensor_parallel_size": "tp_size",
+    "pipeline_parallel_size": "pp_size",
+    "data_parallel_size": "dp_size",
+    "expert_parallel_size": "ep_size",
+    "attention_context_parallel_size": "attn_cp_size",
+    "moe_data_parallel_size": "moe_dp_size",
+}
 
-    notices = []
+
+class Deprecated(argparse.Action):
+    """A flag that still works and says so in yellow; NOTICES is printed once logging is set up."""
 
     def __init__(self, *args, stored=None, **kwargs):
         self.stored = stored
         super().__init__(*args, **kwargs)
 
     def __call__(self, parser, namespace, values, option_string=None):
-        self.notices.append(
-            f"\033[1;33m'{option_string}' is deprecated and will be removed in a future release.\033[0m"
-        )
+        NOTICES.append(f"\033[1;33m'{option_string}' is deprecated and will be removed in a future release.\033[0m")
         if self.nargs != 0:
             setattr(namespace, self.dest, values)
         elif self.stored is not None:
@@ -140,4 +146,9 @@ def parse(argv, release=RELEASE):
     parser = build_parser(release)
     if "--config" in argv:
         argv = merge(parser, argv)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    for long, short in LONG_NAMES.items():
+        if hasattr(args, long):
+            setattr(args, short, getattr(args, long))
+            delattr(args, long)
+    return args

@@ -7,7 +7,7 @@ import os
 import sys
 
 from . import __version__
-from .arguments import Deprecated, parse
+from .arguments import NOTICES, parse
 from .launcher import launch
 from .output import Log
 
@@ -17,7 +17,7 @@ def serve(argv):
     if argv and not argv[0].startswith("-"):
         argv = ["--model-path", *argv]
     args = parse(argv)
-    for notice in Deprecated.notices:
+    for notice in NOTICES:
         Log(level=args.log_level).warning(notice)
     code = launch(args)
     sys.stdout.flush()

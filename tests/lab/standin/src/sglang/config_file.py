@@ -10,11 +10,22 @@ import re
 def scalar(text):
     """A YAML scalar: quoted text, true/false/null, a flow list or object, else the text itself."""
     text = text.strip()
-    if text[:1] in "\"'" and text[-1:] == text[:1] and len(text) > 1:
+    if text.startswith(('"', "'")) and text[-1:] == text[:1] and len(text) > 1:
         return json.loads(text) if text[0] == '"' else text[1:-1].replace("''", "'")
-    if text[:1] in "[{":
+    if text.startswith(("[", "{")):
         return json.loads(text)
     return {"true": True, "false": False, "null": None, "~": None, "": None}.get(text.lower(), text)
+
+
+def without_comment(line):
+    """The line up to a `#` that begins a word outside quotes."""
+    quote = ""
+    for at, character in enumerate(line):
+        if character in "\"'" and quote in ("", character):
+            quote = "" if quote else character
+        elif character == "#" and not quote and (at == 0 or line[at - 1].isspace()):
+            return line[:at]
+    return line
 
 
 def read(path):
@@ -24,7 +35,7 @@ def read(path):
     values, last = {}, None
     with open(path, encoding="utf-8") as stream:
         for raw in stream:
-            line = re.sub(r"(^|\s)#.*$", "", raw.rstrip("\n"))
+            line = without_comment(raw.rstrip("\n"))
             if not line.strip() or line.strip() == "---":
                 continue
             item = re.match(r"\s*-\s+(.*)$", line)
@@ -42,9 +53,7 @@ def merge(parser, argv):
     at = argv.index("--config")
     if at + 1 >= len(argv):
         parser.error("argument --config: expected one argument")
-    switches = {
-        name for action in parser._actions if action.nargs == 0 for name in action.option_strings
-    }
+    switches = {name for action in parser._actions if action.nargs == 0 for name in action.option_strings}
     words = []
     for key, value in read(argv[at + 1]).items():
         flag = f"--{key}"

@@ -9,8 +9,8 @@ import time
 import uuid
 from collections import OrderedDict
 
-WORDS = "This answer comes from a stand-in without a model : it only counts tokens and keeps a prefix cache .".split()
-THOUGHT = "The stand-in thinks of nothing .".split()
+ANSWER = "This answer comes from a stand-in without a model : it only counts tokens and keeps a prefix cache ."
+THOUGHT = "The stand-in thinks of nothing ."
 DECODE_LOG_INTERVAL = 40
 
 
@@ -140,15 +140,15 @@ class Engine:
         if limit is not None and self.asked > limit:
             yield from (("content", "!") for _ in range(request.max_tokens))
             return
-        thoughts = THOUGHT if reasoning else []
-        yield from (("reasoning", word + " ") for word in thoughts)
-        yield from (("content", word + " ") for word in WORDS)
+        if reasoning:
+            yield from (("reasoning", word + " ") for word in THOUGHT.split())
+        yield from (("content", word + " ") for word in ANSWER.split())
 
     def generate(self, request, reasoning=False, endless=False):
         """Yield (kind, piece) per token with the set delay; ends the request in any case."""
         source = self.words(request, reasoning)
         if endless:
-            source = itertools.chain(source, (("content", word + " ") for word in itertools.cycle(WORDS)))
+            source = itertools.chain(source, (("content", word + " ") for word in itertools.cycle(ANSWER.split())))
         accept = self.start.accept_length
         try:
             while self.stuck():

@@ -76,7 +76,8 @@ RANKED = {
     "watchdog",
     "linger",
 }
-ONE_RANK = {"rank-killed", "rank-killed-early", "rank-missing", "rank-doubled", "rank-wrong-size", "eof-mid-line"}
+FIRST_RANK = {"bar-open", "pid-change"}
+LAST_RANK = {"rank-killed", "rank-killed-early", "rank-missing", "rank-doubled", "rank-wrong-size", "eof-mid-line"}
 
 
 class FaultError(ValueError):
@@ -110,12 +111,12 @@ class Faults:
         return None if name not in self.asked else float(self.asked[name][0] or 0)
 
     def hits(self, name, rank, last):
-        """Does the fault strike this rank? Without @RANK it strikes the last rank, or all where that is its way."""
+        """Does the fault strike this rank? Without @RANK it strikes the first, the last or all, as its way is."""
         if name not in self.asked:
             return False
         chosen = self.asked[name][1]
         if chosen is None:
-            return rank == last if name in ONE_RANK else True
+            return (name not in FIRST_RANK or rank == 0) and (name not in LAST_RANK or rank == last)
         return rank == chosen
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hmac
 import json
+import socket
+import threading
 import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,10 +24,20 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
     draining = False
+    answering = 0
+
+    def __init__(self, *args, **kwargs):
+        self.lock = threading.Lock()
+        super().__init__(*args, **kwargs)
+
+    def count(self, change):
+        """Keep the number of requests that are being answered."""
+        with self.lock:
+            self.answering += change
 
     def server_bind(self):
         """Bind without a reverse look-up of the host's name."""
-        self.socket.setsockopt(1, 2, 1)  # SOL_SOCKET, SO_REUSEADDR
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.server_address[:2]
@@ -55,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
         address = f"{self.client_address[0]}:{self.client_address[1]}"
         self.server.server_log.access(address, self.requestline, f"{int(code)} {phrase}")
 
-    def log_message(self, format, *args):  # noqa: A002 - the name is BaseHTTPRequestHandler's
+    def log_message(self, format, *args):
         """Nothing else is printed."""
 
     # ---- answers ---------------------------------------------------------------------------------------------
@@ -130,7 +142,15 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(404, {"detail": "Not Found"})
 
     def do_POST(self):
-        """Generations and a few orders."""
+        """Generations and a few orders; the drain waits for their last byte."""
+        self.server.count(1)
+        try:
+            self.post()
+        finally:
+            self.server.count(-1)
+
+    def post(self):
+        """Answer a POST."""
         path = self.path.split("?")[0]
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         if not self.allowed():
@@ -289,8 +309,9 @@ class Handler(BaseHTTPRequestHandler):
     def chat(self, asked):
         """/v1/chat/completions"""
         if not isinstance(asked.get("messages"), list) or not asked["messages"]:
-            raise BadRequest("1 validation error:\n  {'type': 'missing', 'loc': ('body', 'messages'), "
-                             "'msg': 'Field required'}")
+            raise BadRequest(
+                "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'messages'), 'msg': 'Field required'}"
+            )
         text = "".join(f"{m.get('role')}: {flat(m.get('content'))}\n" for m in asked["messages"]) + "assistant: "
         request = self.admit(text, asked, asked.get("max_tokens") or asked.get("max_completion_tokens"))
         thinking = (asked.get("chat_template_kwargs") or {}).get("thinking", True)
@@ -340,8 +361,9 @@ class Handler(BaseHTTPRequestHandler):
     def completion(self, asked):
         """/v1/completions"""
         if "prompt" not in asked:
-            raise BadRequest("1 validation error:\n  {'type': 'missing', 'loc': ('body', 'prompt'), "
-                             "'msg': 'Field required'}")
+            raise BadRequest(
+                "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'prompt'), 'msg': 'Field required'}"
+            )
         request = self.admit(flat(asked["prompt"]), asked, asked.get("max_tokens") or 16)
         pieces = self.server.engine.generate(request, False, bool(asked.get("ignore_eos")))
         head = {"id": request.rid, "object": "text_completion", "created": int(time.time())}

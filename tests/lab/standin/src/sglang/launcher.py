@@ -48,6 +48,8 @@ class Launcher:
         if "crash" in start.faults:
             self.log.error("The stand-in was asked to crash.")
             return int(start.faults.number("crash"))
+        if start.requests_capped:
+            self.log.warning(lines.spec_requests())
         self.log.info(lines.server_args(start.values))
         if "print-secret" in start.faults:
             self.log.info(f"environment HF_TOKEN={start.faults.value('print-secret')}")
@@ -161,6 +163,9 @@ class Launcher:
                 f"('{self.args.host}', {self.args.port}): {os.strerror(problem.errno or 0).lower()}"
             )
             self.server_log.info("Waiting for application shutdown.")
+            # The engine joins its warm-up here. Where another server answers on the port, the warm-up succeeds
+            # and the dying process says that it is ready; where none does, it tries for two minutes.
+            self.warm_up()
             self.server_log.info("Application shutdown complete.")
             return None
         server.start, server.engine, server.log, server.server_log = start, self.engine, self.log, self.server_log
@@ -174,7 +179,7 @@ class Launcher:
         self.server = self.bind()
         if self.server is None:
             self.kill_tree(include_parent=False)
-            return 1
+            return 3
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_read, False)
         os.set_blocking(wake_write, False)
@@ -192,8 +197,8 @@ class Launcher:
             if self.drain_begun and self.drained():
                 return self.leave()
 
-    def warm_up(self, wake):
-        """The engine's own first request; only then is it ready."""
+    def warm_up(self, wake=None):
+        """The engine's own first request; only then is it ready. `wake`: wakes the main thread, None without one."""
         start, host = self.start, self.args.host
         address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '') else host}:{self.args.port}"
         headers = {"Content-Type": "application/json"}
@@ -210,7 +215,15 @@ class Launcher:
             if "never-ready" in start.faults:
                 return
             if not self.args.skip_server_warmup:
-                ask("/model_info" if self.release.at_least("0.5.6") else "/get_model_info")
+                info = "/model_info" if self.release.at_least("0.5.6") else "/get_model_info"
+                for left in reversed(range(start.warmup_tries)):
+                    try:
+                        ask(info)
+                        break
+                    except OSError:
+                        if not left:
+                            raise
+                        time.sleep(1)
                 if "warmup-fails" in start.faults:
                     raise AssertionError("CUDA error: an illegal memory access was encountered")
                 body = b'{"text": "The capital city of France is", "sampling_params": {"max_new_tokens": 8}}'
@@ -223,12 +236,14 @@ class Launcher:
             self.log.error(f"Initialization failed. warmup error: {traceback.format_exc()}")
             self.kill_tree(include_parent=True)
         self.log.info(lines.READY)
-        self.after_ready()
+        if wake is not None:
+            self.after_ready()
 
     def handle_signals(self, wake):
         """From the first request on SIGTERM drains; the main thread sets the handlers when it wakes."""
-        self.signals_wanted = True
-        os.write(wake, b"\0")
+        self.signals_wanted = wake is not None
+        if wake is not None:
+            os.write(wake, b"\0")
 
     signals_wanted = False
 
@@ -296,6 +311,9 @@ class Launcher:
         self.last_check = mark
         rids = list(self.engine.running)
         self.log.info(lines.gracefully_exiting(rids))
+        deadline = time.monotonic() + 2
+        while not rids and self.server.answering and time.monotonic() < deadline:
+            time.sleep(0.01)
         return not rids
 
     def leave(self):

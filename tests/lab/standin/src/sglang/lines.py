@@ -31,6 +31,14 @@ def deprecated_endpoint(old, new):
     return f"Endpoint '{old}' is deprecated and will be removed in a future version. Please use '{new}' instead."
 
 
+def spec_requests():
+    """Speculation caps the requests where --max-running-requests is not given; printed before server_args."""
+    return (
+        "Max running requests is reset to 48 for speculative decoding. "
+        "You can override this by explicitly setting --max-running-requests."
+    )
+
+
 def chat_template():
     """The template's content format, found when the tokenizer was read."""
     return "Using default HuggingFace chat template with detected content format: string"
@@ -83,9 +91,7 @@ def kv_cache(geometry, tokens, page, release=RELEASE):
     dtype = f"dtype: {geometry.dtype}, " if release.at_least("0.5.11") else ""
     if geometry.kind == "mla":
         return f"KV Cache is allocated. {dtype}#tokens: {tokens}, KV size: {size:.2f} GB"
-    return (
-        f"KV Cache is allocated. {dtype}#tokens: {tokens}, K size: {size / 2:.2f} GB, V size: {size / 2:.2f} GB"
-    )
+    return f"KV Cache is allocated. {dtype}#tokens: {tokens}, K size: {size / 2:.2f} GB, V size: {size / 2:.2f} GB"
 
 
 def memory_pool_end(available):
@@ -112,10 +118,7 @@ def capture_end(name, seconds, used, available, release=RELEASE):
             f"mem usage={used:.2f} GB, avail mem={available:.2f} GB."
         )
     word = {"draft decode": "draft cuda graph", "draft extend": "draft extend cuda graph"}.get(name, "cuda graph")
-    return (
-        f"Capture {word} end. Time elapsed: {seconds:.2f} s. "
-        f"mem usage={used:.2f} GB. avail mem={available:.2f} GB."
-    )
+    return f"Capture {word} end. Time elapsed: {seconds:.2f} s. mem usage={used:.2f} GB. avail mem={available:.2f} GB."
 
 
 def no_prefill_graph():
@@ -178,9 +181,7 @@ def after_host_pool(hicache, layers, source="default", release=RELEASE):
     found = []
     if release.at_least("0.5.21"):
         if hicache:
-            found.append(
-                f"Attached hybrid pool stack to UnifiedRadixCache: pools=KV, transfer_layer_id_max={layers}"
-            )
+            found.append(f"Attached hybrid pool stack to UnifiedRadixCache: pools=KV, transfer_layer_id_max={layers}")
         implementation = "UnifiedRadixCache"
     else:
         implementation = "HiRadixCache" if hicache else "RadixCache"
@@ -256,7 +257,10 @@ def register_failed(code, size_bytes, release=RELEASE):
 def no_kv_room(fraction, release=RELEASE):
     """The weights fill what the fraction leaves."""
     if not release.at_least("0.5.13"):
-        return f"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: {fraction}"
+        return (
+            "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. "
+            f"Current value: mem_fraction_static={fraction}"
+        )
     return (
         f"ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static={fraction}. "
         "Raise --mem-fraction-static above 0.913 (minimum viable = 1 - available/pre = 0.908)."
@@ -296,8 +300,7 @@ def sigterm_received():
 def gracefully_exiting(rids):
     """Every 5 s of the drain."""
     return (
-        f"Gracefully exiting... Remaining number of requests {len(rids)}. "
-        f"Remaining requests remaining_rids={rids!r}."
+        f"Gracefully exiting... Remaining number of requests {len(rids)}. Remaining requests remaining_rids={rids!r}."
     )
 
 

@@ -107,12 +107,24 @@ class Rank:
         self.device -= self.start.weights
         geometry = self.start.geometry(self.place)
         self.log.info(
-            lines.load_end(
-                time.time() - begun, geometry.architecture, geometry.dtype, self.device, self.start.weights
-            )
+            lines.load_end(time.time() - begun, geometry.architecture, geometry.dtype, self.device, self.start.weights)
         )
         if self.hits("cuda-oom"):
             self.fail("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 18.56 GiB.")
+        draft = self.start.draft_geometry(self.place)
+        if draft:
+            self.load_draft(draft)
+
+    def load_draft(self, draft):
+        """The draft model's own lines."""
+        if lines.memory_baseline():
+            self.log.info(lines.memory_baseline())
+        else:
+            self.log.info(lines.distributed_begin())
+            self.log.info(lines.distributed_end(0.01))
+        self.log.info(lines.load_begin(self.device))
+        self.device -= 1.0
+        self.log.info(lines.load_end(0.1, draft.architecture, draft.dtype, self.device, 1.0))
 
     def weight_bar(self, seconds):
         """The shards' bar: updates joined by carriage returns, a line end at the end."""
@@ -136,13 +148,10 @@ class Rank:
         if "no-kv-room" in self.faults:
             self.fail(lines.no_kv_room(self.args.mem_fraction_static or 0.88))
         geometry, tokens, page = self.start.geometry(self.place), self.start.tokens, self.start.page
-        self.log.info(lines.kv_cache(geometry, tokens, page))
-        self.device -= tokens * geometry.bytes_per_token / GIB
-        draft = self.start.draft_geometry(self.place)
-        if draft:
-            self.log.info(lines.kv_cache(draft, tokens, page))
-            self.device -= tokens * draft.bytes_per_token / GIB
-        self.log.info(lines.memory_pool_end(max(self.device, 0.5)))
+        for pool in filter(None, (geometry, self.start.draft_geometry(self.place))):
+            self.log.info(lines.kv_cache(pool, tokens, page))
+            self.device -= tokens * pool.bytes_per_token / GIB
+            self.log.info(lines.memory_pool_end(max(self.device, 0.5)))
 
     def capture(self):
         """CUDA graphs, where there is CUDA; TP rank 0 shows a bar."""
@@ -152,9 +161,12 @@ class Rank:
             return
         names = ["target verify", "draft decode", "draft extend"] if self.start.accept_length else ["target decode"]
         for name in names:
-            if name != "target decode" and name.startswith("draft") and self.place.tp:
+            if name.startswith("draft") and self.place.tp:  # the engine logs these on rank 0 only
                 continue
-            tokens = 1 if name == "target decode" else int(self.args.speculative_num_draft_tokens or 4)
+            tokens = {
+                "target decode": 1,
+                "draft decode": int(self.args.speculative_eagle_topk or 1),
+            }.get(name, int(self.args.speculative_num_draft_tokens or 4))
             begun = time.time()
             self.log.info(lines.capture_begin(name, tokens, CAPTURE_SIZES, max(self.device, 0.5)))
             if self.place.tp == 0:
@@ -275,13 +287,9 @@ class Rank:
             os.kill(os.getpid(), signal.SIGKILL)
         if "long-line" in self.faults and self.place.index == 0:
             self.log.info("server state dump: " + "x" * int(self.faults.number("long-line")))
-        if "bar-open" in self.faults and self.hits("bar-open") and (
-            self.faults.asked["bar-open"][1] is not None or self.place.index == 0
-        ):
+        if self.hits("bar-open"):
             self.capture_bar(close=False)
-        if "pid-change" in self.faults and self.hits("pid-change") and (
-            self.faults.asked["pid-change"][1] is not None or self.place.index == 0
-        ):
+        if self.hits("pid-change"):
             self.split(line)
         else:
             write(2, line)

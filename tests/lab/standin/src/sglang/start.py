@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import glob
 import json
 import os
@@ -45,6 +44,7 @@ class Start:
         self.drain_seconds = setting("DRAIN_SECONDS", 5)
         self.token_delay = setting("TOKEN_DELAY_MS", 1) / 1000
         self.health_seconds = setting("HEALTH_SECONDS", 0.1)
+        self.warmup_tries = int(setting("WARMUP_TRIES", 120))
         self.host_memory_budget = self.find_budget()
         self.accept_length = self.find_accept_length()
 
@@ -62,6 +62,7 @@ class Start:
         args = self.args
         text = self.config.get("text_config") or self.config
         args.device = args.device or "cuda"
+        self.requests_capped = False
         args.tokenizer_path = args.tokenizer_path or args.model_path
         args.served_model_name = args.served_model_name or args.model_path
         args.page_size = self.page = kv.page_size(args)
@@ -75,6 +76,7 @@ class Start:
         if args.speculative_algorithm:
             if args.speculative_num_steps and args.speculative_eagle_topk == 1:
                 args.speculative_num_draft_tokens = args.speculative_num_steps + 1
+            self.requests_capped = not args.max_running_requests
             args.max_running_requests = args.max_running_requests or 48
             args.speculative_draft_model_revision = args.speculative_draft_model_revision or "main"
         args.chunked_prefill_size = args.chunked_prefill_size or (4096 if args.device == "cpu" else 8192)
@@ -127,13 +129,11 @@ class Start:
                 return 1.0
         return setting("ACCEPT_LENGTH", 3.2)
 
-    @functools.lru_cache(maxsize=None)
     def geometry(self, place):
         """KV geometry of a rank's target model."""
         args = self.args
         return kv.geometry(self.config, place.attention_tp, args.pp_size, place.pp, args.kv_cache_dtype)
 
-    @functools.lru_cache(maxsize=None)
     def draft_geometry(self, place):
         """KV geometry of a rank's draft model, or None."""
         if not self.draft_config:
