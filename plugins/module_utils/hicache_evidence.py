@@ -477,9 +477,9 @@ class Evidence:
 
     def _again(self, event, record):
         for item in self.start.allocations:
-            if item.origin == record.origin and item.tags == event.tags and item.pid == record.pid:
-                if item.tags or record.pid is not None:
-                    return True
+            same = (item.origin, item.tags, item.pid) == (record.origin, event.tags, record.pid)
+            if same and (item.tags or record.pid is not None):
+                return True
         return False
 
     def _dead(self, event, record):

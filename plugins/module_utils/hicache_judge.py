@@ -30,10 +30,10 @@ Ask = namedtuple(
 Ask.__new__.__defaults__ = (None, None, None, None, None, None, None, None, None, 0.01, "auto")
 
 #: What is known beside the log. ``unit``: properties of ``systemctl show`` or None for a saved log; ``invocation``:
-#: the start that was asked for; ``health``: None (not asked), or {"ok": bool or None, "message": str}; ``metrics``: None or list of
-#: {"labels": dict, "tokens": int}; ``server_info``: None or dict; ``deadline``: seconds waited in vain, or None;
-#: ``oom_kills``: processes of the unit's cgroup that were killed for memory; ``bound``: the log is a journal that was
-#: read by invocation, so that the beginning of the start has to be in it.
+#: the start that was asked for; ``health``: None (not asked), or {"ok": bool or None, "message": str}; ``metrics``:
+#: None or list of {"labels": dict, "tokens": int}; ``server_info``: None or dict; ``deadline``: seconds waited in
+#: vain, or None; ``oom_kills``: processes of the unit's cgroup that were killed for memory; ``bound``: the log is a
+#: journal that was read by invocation, so that the beginning of the start has to be in it.
 Around = namedtuple("Around", "unit invocation health metrics server_info deadline oom_kills bound")
 Around.__new__.__defaults__ = (None, None, None, None, None, None, None, False)
 
@@ -446,8 +446,8 @@ def _check_settings(start, ask, reasons):
     if ask.hicache_size and logged_size is not None and logged_size != ask.hicache_size:
         reasons.fail(
             "settings_differ",
-            f"The server was started with hicache_size {logged_size}, and {ask.hicache_size:g} was expected. Render the "
-            "unit again and restart it.",
+            f"The server was started with hicache_size {logged_size}, and {ask.hicache_size:g} was expected. "
+            "Render the unit again and restart it.",
         )
         return False
     if ask.ratio and not logged_size and logged_ratio is not None and abs(logged_ratio - ask.ratio) > 1e-9:
@@ -474,8 +474,8 @@ def _check_equal(ranks, reasons):
             odd = [f"{rank.name} {rank.main.gb:.2f} GB" for rank in stage if abs(rank.main.gb - usual) > 0.01 + 1e-6]
             reasons.fail(
                 "sizes_differ",
-                f"The ranks do not agree: {_join(odd)}, the others {usual:.2f} GB. Ranks of one model hold equal pools: "
-                "look for a second server in the same log, or another memory fraction.",
+                f"The ranks do not agree: {_join(odd)}, the others {usual:.2f} GB. Ranks of one model hold equal "
+                "pools: look for a second server in the same log, or another memory fraction.",
             )
     return right
 
@@ -864,15 +864,15 @@ def _witnesses(start, ask, around, ranks, reasons):
         wrong = []
         if info.get("enable_hierarchical_cache") is False:
             wrong.append("HiCache is off")
-        if ask.ratio and not info.get("hicache_size") and isinstance(info.get("hicache_ratio"), (int, float)):
-            if abs(info["hicache_ratio"] - ask.ratio) > 1e-9:
-                wrong.append(f"hicache_ratio is {info['hicache_ratio']}, not {ask.ratio:g}")
+        ratio = info.get("hicache_ratio") if not info.get("hicache_size") else None
+        if ask.ratio and isinstance(ratio, (int, float)) and abs(ratio - ask.ratio) > 1e-9:
+            wrong.append(f"hicache_ratio is {ratio}, not {ask.ratio:g}")
         if ask.hicache_size and info.get("hicache_size") not in (None, ask.hicache_size):
             wrong.append(f"hicache_size is {info['hicache_size']}, not {ask.hicache_size:g}")
         logged = device_tokens_of(start)
-        if logged and isinstance(info.get("max_total_num_tokens"), int) and info["max_total_num_tokens"] != logged:
-            if len(set(start.device.values())) == 1:
-                wrong.append(f"the device pool has {info['max_total_num_tokens']} tokens, the log says {logged}")
+        tokens = info.get("max_total_num_tokens")
+        if logged and isinstance(tokens, int) and tokens != logged and len(set(start.device.values())) == 1:
+            wrong.append(f"the device pool has {tokens} tokens, the log says {logged}")
         if wrong:
             agrees = False
             reasons.unknown(
@@ -904,8 +904,8 @@ def _metrics_agree(tokens, mains, start, ask, ranks, reasons):
     if wrong:
         reasons.unknown(
             "metrics_differ",
-            f"sglang:hicache_host_total_tokens is {wrong[0]}, but the log says {expected}. Another server may answer at "
-            "this address.",
+            f"sglang:hicache_host_total_tokens is {wrong[0]}, but the log says {expected}. Another server may "
+            "answer at this address.",
         )
         return False
     reasons.good("metrics_agree", f"sglang:hicache_host_total_tokens agrees with the log on {len(tokens)} rank(s).")

@@ -272,7 +272,7 @@ FATALS = (
     _systemd(
         "unit_stopped",
         "death",
-        r"(?:(?P<unit>\S+): (?:Deactivated successfully|Succeeded)|Stopp(?:ing|ed) (?P<unit2>[^\r\n]+?)(?:\.\.\.|\.)?$)",
+        r"(?:(?P<unit>\S+): (?:Deactivated successfully|Succeeded)|Stopp(?:ing|ed) (?P<unit2>[^\r\n]+?)\.{0,3}$)",
         "the unit was stopped: start it again",
     ),
     _systemd(
@@ -357,7 +357,8 @@ LOSSES = (
     (
         "rate_limited",
         re.compile(
-            r"(?:imuxsock|imjournal)[^\r\n]{0,20} (?:lost|begin to drop)\b(?: (?P<count>\d+) messages)?[^\r\n]*rate-limit"
+            r"(?:imuxsock|imjournal)[^\r\n]{0,20} (?:lost|begin to drop)\b(?: (?P<count>\d+) messages)?"
+            r"[^\r\n]*rate-limit"
         ),
         "rsyslog",
     ),
@@ -373,7 +374,8 @@ LOSSES = (
     (
         "journal_damaged",
         re.compile(
-            r"(?:Journal file \S+ (?:is truncated|corrupted|uses an unsupported)|Failed to (?:open|iterate)[^\r\n]*journal)"
+            r"(?:Journal file \S+ (?:is truncated|corrupted|uses an unsupported)"
+            r"|Failed to (?:open|iterate)[^\r\n]*journal)"
         ),
         "journalctl",
     ),

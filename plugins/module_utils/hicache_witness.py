@@ -46,7 +46,7 @@ def health(url, status, _body, error):
     if status in (500, 502, 503, 504):
         return {
             "ok": False,
-            "message": f"{url} answered {status}: the server itself says that it cannot generate. Read its last messages.",
+            "message": f"{url} answered {status}: the server says that it cannot generate. Read its last messages.",
         }
     if status is not None:
         return {"ok": None, "message": f"{url} answered {status}, which says nothing about health. Check the address."}

@@ -18,8 +18,8 @@ description:
     lost or hidden, because a log with holes proves neither success nor failure.
   - Lines alone never pass. SGLang prints them before it allocates and pins the memory, so the same start has to become
     ready as well.
-  - Without O(journal_files) and O(log_file) the host's journal is read, bound to the unit's current invocation. Lines of
-    an earlier start are never counted.
+  - Without O(journal_files) and O(log_file) the host's journal is read, bound to the unit's current invocation.
+    Lines of an earlier start are never counted.
   - Knows the texts of SGLang 0.4.6 to 0.5.23. GB means 10**9 bytes, the unit that SGLang prints for host pools.
 options:
   unit:
@@ -490,7 +490,8 @@ class Verifier:
         state = journal.parse_show(out)
         if code != 0 and not state:
             self.module.fail_json(
-                msg=f"systemctl show {self.unit} failed: {err.strip() or code}. The module needs a host that runs systemd."
+                msg=f"systemctl show {self.unit} failed: {err.strip() or code}. The module needs a host that runs "
+                "systemd."
             )
         return state
 
