@@ -20,7 +20,8 @@ from collections import namedtuple
 
 TABLE_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engine_arguments.json")
 
-_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.post(\d+))?\Z")
+# A local part, such as +cu130, says how a release was built; its command line is the same.
+_RELEASE = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:\.post([0-9]+))?(?:\+[a-zA-Z0-9.]+)?\Z")
 _COUNT = re.compile(r"(?:[0-9]+|[0-9]+(?:\.[0-9]+)?[kMGT]|[0-9]+[KMGT]i)\Z")
 # What argparse takes for a negative number, hence for a value, and not for an option.
 _NEGATIVE = re.compile(r"-[0-9]+\Z|-[0-9]*\.[0-9]+\Z")

@@ -36,6 +36,7 @@ def test_every_option_of_the_real_parser_is_there(release, count):
         ("0.5.13.post1", "0.5.13"),
         ("0.5.15", "0.5.15.post1"),
         ("0.5.23", "0.5.23"),
+        ("0.5.23+cu130", "0.5.23"),
     ],
 )
 def test_post_releases_share_their_base(release, stands_for_it):
