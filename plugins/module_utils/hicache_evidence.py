@@ -23,7 +23,7 @@ from .hicache_log import (
     split_prefix,
     strip_ansi,
 )
-from .journal import MESSAGE_ID_STARTED, MESSAGE_ID_STARTING
+from .journal import LINE_LIMIT, MESSAGE_ID_STARTED, MESSAGE_ID_STARTING, TextReader
 
 #: One allocation line. ``number`` orders it among the messages of the input.
 Allocation = namedtuple("Allocation", "tags origin pid role pool gb tokens packed labelled item number time")
@@ -499,6 +499,19 @@ class Evidence:
                     {key: event.data[key] for key in ("constraint", "counter", "pid", "comm") if key in event.data},
                 )
             )
+
+
+def read_log(stream, unit=None, invocation=None):
+    """Read a saved log, whatever its form, from a binary stream. Returns the :class:`Evidence`."""
+    evidence = Evidence(unit, invocation)
+    reader = TextReader()
+    while True:
+        raw = stream.readline(LINE_LIMIT)
+        if not raw:
+            break
+        ended = raw.endswith(b"\n")
+        evidence.feed_all(reader.feed(raw[:-1] if ended else raw, ended))
+    return evidence.feed_all(reader.close())
 
 
 def _allocation(event, record, number):

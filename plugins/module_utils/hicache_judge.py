@@ -928,6 +928,9 @@ def _result(start, ask, around, ranks, verdict, allocation, reasons, ready, miss
     ]
     mains = sorted({rank.main.gb for rank in seen if rank.main.role != "shared"}, reverse=True)
     drafts = sorted({rank.draft.gb for rank in ranks if rank.draft}, reverse=True)
+    sliding = [
+        sorted({one.gb for rank in ranks for one in rank.side if one.pool == name}) for name in ("swa", "draft_swa")
+    ]
     expected = ask.expected_gb
     if expected is None:
         probe = seen[0] if seen else Rank("", ())
@@ -945,7 +948,7 @@ def _result(start, ask, around, ranks, verdict, allocation, reasons, ready, miss
         "ranks_seen": len(seen),
         "ranks_expected": number,
         "ranks_missing": missing[: 5 * _CAP],
-        "per_rank_gb": mains[:_CAP] + drafts[:_CAP],
+        "per_rank_gb": mains[:_CAP] + sliding[0][:_CAP] + drafts[:_CAP] + sliding[1][:_CAP],
         "total_gb": round(sum(item["gb"] for item in listed), 2),
         "expected_gb": expected,
         "device_tokens": device_tokens_of(start),

@@ -235,6 +235,25 @@ FATALS = (
         r"(?:[\w./-]*launch_server(?:\.py)?|sglang(?: serve)?): error: ",
         "mend the option that the message names; this release may not know it",
     ),
+    Fatal(
+        "crash",
+        "death",
+        "app",
+        re.compile(
+            r"(?:\S+: line \d+:\s+\d+ )?(?:Killed|Aborted|Bus error|Segmentation fault)(?:\s+\(core dumped\))?(?:\s|$)"
+        ),
+        _SCHED,
+    ),
+    _app("subprocess_died", "death", r"process \d+ terminated with (?:signal|exit code) ", _SCHED),
+    # container engines
+    Fatal("container_exited", "death", "app", re.compile(r"\S+ exited with code (?!0\b)\d+\s*$"), _SCHED),
+    Fatal(
+        "killed_by_oom",
+        "allocation",
+        "app",
+        re.compile(r"(?:Reason:\s+)?OOMKilled\b"),
+        "raise the memory limit of the container, or lower the host pools",
+    ),
     # systemd about the unit: unit is what stands before the colon
     _systemd(
         "killed_by_oom",
@@ -261,6 +280,12 @@ FATALS = (
         "death",
         r"(?P<unit>\S+): [Ss]tart(?:-\w+)? operation timed out\b",
         "raise TimeoutStartSec of the unit",
+    ),
+    _systemd(
+        "watchdog_timeout",
+        "death",
+        r"(?P<unit>\S+): Watchdog timeout \(limit",
+        "SGLang does not talk to systemd: remove WatchdogSec from the unit",
     ),
     _systemd(
         "restart_scheduled",
@@ -438,7 +463,9 @@ _GENERIC_PREFIXES = (
     re.compile(rf"\[?{_LEVEL}\]?(?=[\s:|-])[\s:|-]*"),
     re.compile(rf"{_LEVEL}:\s*"),
     re.compile(r"[|-]\s+"),
-    re.compile(r"(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*(?::\w+)?(?::\d+)?(?::\s+| - |\s+\|\s+)"),
+    re.compile(
+        r"(?:[A-Za-z_]\w*\.)+(?!py:|\w*(?:Error|Exception): )[A-Za-z_]\w*(?::\w+)?(?::\d+)?(?::\s+| - |\s+\|\s+)"
+    ),
     re.compile(r"\[[\w./-]+\.py:\d+\]:?\s+"),
     re.compile(r"\([^()\r\n]{0,80}\bpid=\d+[^()\r\n]{0,80}\)\s*"),
     re.compile(r"\[rank\d+\]:\s*"),

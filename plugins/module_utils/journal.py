@@ -308,6 +308,12 @@ KEYWORDS = (
     "HiCache",
     "blob data",
     "Unable to alloc",
+    "Killed",
+    "Aborted",
+    "Bus error",
+    "terminated with signal",
+    "terminated with exit",
+    "exited with code",
 )
 
 

@@ -322,7 +322,7 @@ from ansible_collections.llmfleet.sglang.plugins.module_utils import (
     hicache_witness,
     journal,
 )
-from ansible_collections.llmfleet.sglang.plugins.module_utils.hicache_evidence import Evidence
+from ansible_collections.llmfleet.sglang.plugins.module_utils.hicache_evidence import Evidence, read_log
 
 BLOCK = 256 * 1024
 # journalctl without a byte of output for so long is taken for stuck.
@@ -499,21 +499,13 @@ class Verifier:
 
     def saved_log(self):
         name = self.params["log_file"]
-        self.evidence = Evidence(self.unit, self.params["invocation_id"])
-        reader = journal.TextReader()
         try:
             with self.open_log(name) as source:
-                while True:
-                    raw = source.readline(journal.LINE_LIMIT)
-                    if not raw:
-                        break
-                    ended = raw.endswith(b"\n")
-                    self.evidence.feed_all(reader.feed(raw[:-1] if ended else raw, ended))
+                self.evidence = read_log(source, self.unit, self.params["invocation_id"])
         except (OSError, EOFError, lzma.LZMAError) as error:
             self.module.fail_json(
                 msg=f"log_file {name} cannot be read: {error}. Give a readable file of the target host."
             )
-        self.evidence.feed_all(reader.close())
         result, _phase = hicache_judge.judge(self.evidence.start, self.ask, None, self.evidence.restarts)
         return result
 
