@@ -268,7 +268,7 @@ def test_open_bar(run):
 def test_line_split_by_another_process(run):
     server = run("pid-change@1", merged=True)
     server.wait_ready()
-    assert re.search(r"TP1\] Allocating kv \[.*TP1\] Unsupported element_size", server.log)
+    assert re.search(r"TP1\] Allocating kv \[", server.log)
     assert sorted(ranks(server)) == [0, 2, 3]
 
 
@@ -459,7 +459,5 @@ def test_lingering_rank(run):
     server.wait_exit()
     time.sleep(0.3)
     alive = Path(f"/proc/{rank}/comm").read_text().strip() == "sglang::schedul"
-    import os
-
     os.kill(rank, signal.SIGKILL)
     assert alive

@@ -178,7 +178,7 @@ def test_eight_ranks_and_the_draft(tree, kimi, draft, tmp_path, release, main, d
         assert names == ["sglang::detoken", *["sglang::schedul"] * 8]
         assert len(server.lines("KV Cache is allocated.")) == 16
         assert ("dtype: torch.bfloat16" in server.lines("KV Cache is allocated.")[0]) == (
-            release not in ("0.5.9", "0.5.10.post1")
+            release not in ("0.5.9", "0.5.10.post1", "0.5.11")
         )
         tree_lines = server.lines("Tree cache initialized:")
         assert len(tree_lines) == (0 if release in ("0.5.9", "0.5.10.post1", "0.5.11") else 8)
@@ -294,3 +294,94 @@ def test_ranks_cost_little(tree, kimi, tmp_path):
         time.sleep(1)
         for pid, before in ticks.items():
             assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] == before, "idle"
+
+
+# ---- failures of the real engine --------------------------------------------------------------------------------
+
+DECISIVE = (
+    r"ValueError: Not enough host memory|Scheduler hit an exception: Traceback|Received sigquit|SIGQUIT received|"
+    r"kill_process_tree called|Initialization failed\. warmup error|ERROR: +\[Errno|INFO: +Waiting for application|"
+    r"INFO: +Application|The server is fired up|INFO: +Uvicorn|Max running requests is reset|Load weight|KV Cache is|"
+    r"Memory pool end|Allocating|Memory baseline|Init (?:parallel|torch distributed)"
+)
+
+
+def decisive(text):
+    """(rank word, shape) of the lines that decide how a start is judged."""
+    return {shape for shape in shapes.normalise(text) if re.match(DECISIVE, shape.text)}
+
+
+@pytest.mark.parametrize(
+    ("release", "log", "faults", "flags", "status"),
+    [
+        ("0.5.23", "host-memory", "host-memory=5.73", "--hicache-size 500", -9),
+        ("0.5.16", "host-memory", "host-memory=5.73", "--hicache-size 500", -9),
+        ("0.5.23", "port-taken", "port-in-use", "", -9),
+    ],
+)
+def test_failures_read_like_the_real_engine(tree, tmp_path, release, log, faults, flags, status):
+    model = harness.write_model(tmp_path / "tiny", TINY)
+    env = {"SGLANG_STANDIN_WARMUP_TRIES": "1"}
+    words = [*REAL_FLAGS, *flags.split()]
+    with harness.StandIn(tree(release), model, tmp_path, *words, faults=faults, env=env) as server:
+        assert server.wait_exit() == status, "as the real engine left"
+        found = decisive(server.log)
+    assert found == decisive((DATA / f"real-{release}-{log}.log").read_text())
+
+
+def test_a_taken_port_with_a_server_on_it_says_ready_and_dies(tree, tmp_path):
+    """The real 0.5.23 did exactly this: the other server answered its warm-up."""
+    model = harness.write_model(tmp_path / "tiny", TINY)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with harness.StandIn(tree("0.5.23"), model, first, *REAL_FLAGS) as holder:
+        holder.wait_ready()
+        with harness.StandIn(tree("0.5.23"), model, second, *REAL_FLAGS, port=holder.port) as server:
+            assert server.wait_exit() == 3
+            found = decisive(server.log)
+    real = (DATA / "real-0.5.23-port-taken-by-a-server.log").read_text()
+    assert harness.READY in real
+    assert found == decisive(real)
+
+
+@pytest.mark.parametrize("release", ["0.5.16", "0.5.23"])
+def test_speculation_starts_like_the_real_engine(tree, tmp_path, release):
+    """Up to the graphs, where the real engine stops on a CPU: draft weights and draft pool have lines of their own."""
+    real = (DATA / f"real-{release}-eagle3.log").read_text().split("Disable prefill CUDA graph")[0]
+    model = harness.write_model(tmp_path / "tiny", TINY)
+    eagle = {**harness.EAGLE3_DRAFT, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64}
+    draft = harness.write_model(tmp_path / "draft", eagle)
+    words = [*REAL_FLAGS, *harness.SPECULATION, "--speculative-algorithm", "EAGLE3"]
+    words += ["--speculative-draft-model-path", str(draft)]
+    with harness.StandIn(tree(release), model, tmp_path, *words, faults="hang-before-allocation") as server:
+        server.wait_for("max_total_num_tokens=")
+        deadline = time.monotonic() + 5
+        while server.log.count("Memory pool end.") < 4 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        log = server.log
+    assert decisive(log) == decisive(real)
+    expected = ["Load weight end"] * 2 + ["KV Cache is allocated", "Memory pool end"] * 2
+    for text in (real, log):  # in the real run the first rank to fail ended the start before the other's draft pool
+        ranks = {" TP0": [], " TP1": []}
+        for rank, shape in shapes.parsed(text):
+            if rank in ranks and shape.text.split(".")[0] in expected:
+                ranks[rank].append(shape.text.split(".")[0])
+        assert expected in ranks.values()
+
+
+@pytest.mark.parametrize(
+    ("release", "order"),
+    [
+        ("0.5.13", ["weights", "pool", "graph", "weights", "pool", "graph", "graph"]),
+        ("0.5.14", ["weights", "weights", "pool", "pool", "graph", "graph", "graph"]),
+    ],
+)
+def test_target_and_draft_take_turns_by_release(tree, kimi, draft, tmp_path, release, order):
+    words = [*harness.KIMI_FLAGS, *harness.SPECULATION, "--speculative-algorithm", "EAGLE3"]
+    words += ["--speculative-draft-model-path", str(draft)]
+    with harness.StandIn(tree(release), kimi, tmp_path, *words) as server:
+        server.wait_ready()
+        names = {"Load weight end": "weights", "Memory pool end": "pool", "graph end": "graph"}
+        found = re.findall(r"Load weight end|Memory pool end|graph end", server.log)
+        assert [names[word] for word in found] == order

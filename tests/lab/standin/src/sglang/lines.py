@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the engine says, by release. Every function returns the message, without prefix and line end.
 
-Read from the packages 0.5.9, 0.5.10.post1, 0.5.13.post1, 0.5.16, 0.5.18 to 0.5.21 and 0.5.23; lines of releases
-between two of these change with the newer one.
+Read from the packages 0.5.9, 0.5.10.post1, 0.5.11, 0.5.12.post1, 0.5.13.post1, 0.5.14, 0.5.15.post1 and 0.5.16 to
+0.5.23; those of 0.5.16 and 0.5.23 were also seen in life.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def load_end(seconds, architecture, dtype, available, used, release=RELEASE):
 def kv_cache(geometry, tokens, page, release=RELEASE):
     """The device pool; its "GB" is GiB, and holds one page more than `tokens`."""
     size = (tokens + page) * geometry.bytes_per_token / GIB
-    dtype = f"dtype: {geometry.dtype}, " if release.at_least("0.5.11") else ""
+    dtype = f"dtype: {geometry.dtype}, " if release.at_least("0.5.13") else ""
     if geometry.kind == "mla":
         return f"KV Cache is allocated. {dtype}#tokens: {tokens}, KV size: {size:.2f} GB"
     return f"KV Cache is allocated. {dtype}#tokens: {tokens}, K size: {size / 2:.2f} GB, V size: {size / 2:.2f} GB"
@@ -122,7 +122,7 @@ def capture_end(name, seconds, used, available, release=RELEASE):
 
 
 def no_prefill_graph():
-    """Since 0.5.16, where the graph of the prefill is off, as it is on a CPU."""
+    """Since 0.5.14, where the graph of the prefill is off, as it is on a CPU."""
     return (
         "Disable prefill CUDA graph because cuda_graph_config resolved prefill.backend='disabled' "
         "(e.g. via --cuda-graph-backend-prefill=disabled or auto-disable rules)."
@@ -193,8 +193,8 @@ def after_host_pool(hicache, layers, source="default", release=RELEASE):
 
 
 def timings(load, pools, total, release=RELEASE):
-    """How long the parts of the start took, since 0.5.18; None before."""
-    if not release.at_least("0.5.18"):
+    """How long the parts of the start took, since 0.5.17; None before."""
+    if not release.at_least("0.5.17"):
         return None
     graphs = ", ".join(
         f"{name}=0.00"
@@ -256,7 +256,7 @@ def register_failed(code, size_bytes, release=RELEASE):
 
 def no_kv_room(fraction, release=RELEASE):
     """The weights fill what the fraction leaves."""
-    if not release.at_least("0.5.13"):
+    if not release.at_least("0.5.14"):
         return (
             "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. "
             f"Current value: mem_fraction_static={fraction}"

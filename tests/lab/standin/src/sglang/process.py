@@ -34,8 +34,12 @@ def fork(work, title, keep=(), orphan=False):
     """Run work() in a child process; returns its pid. `keep`: file descriptors that stay open in the child."""
     sys.stdout.flush()
     sys.stderr.flush()
+    begun_read, begun_write = os.pipe()
     pid = os.fork()
     if pid:
+        os.close(begun_write)
+        os.read(begun_read, 1)  # the child closes its end once it has its name, so that nobody sees it without
+        os.close(begun_read)
         return pid
     code = 1
     try:

@@ -62,9 +62,7 @@ class Rank:
         """The whole life of the process; its exit status."""
         try:
             self.connect()
-            self.load()
-            self.pools()
-            self.capture()
+            self.devices()
             self.cache()
         except Stopped:
             return 1
@@ -79,6 +77,26 @@ class Rank:
             if "stop" in message:
                 return 0
         return 0
+
+    def devices(self):
+        """Weights, device pools and graphs: of target and draft together since 0.5.14, one after the other before."""
+        target, draft = self.start.geometry(self.place), self.start.draft_geometry(self.place)
+        self.load()
+        if not draft:
+            self.device_pool(target)
+            self.capture("target verify" if self.start.accept_length else "target decode")
+            return
+        if self.start.release.at_least("0.5.14"):
+            self.load_draft(draft)
+            self.device_pool(target)
+            self.device_pool(draft)
+            self.capture("target verify", "draft decode", "draft extend")
+        else:
+            self.device_pool(target)
+            self.capture("target verify")
+            self.load_draft(draft)
+            self.device_pool(draft)
+            self.capture("draft decode", "draft extend")
 
     def connect(self):
         """Find the other ranks."""
@@ -111,9 +129,6 @@ class Rank:
         )
         if self.hits("cuda-oom"):
             self.fail("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 18.56 GiB.")
-        draft = self.start.draft_geometry(self.place)
-        if draft:
-            self.load_draft(draft)
 
     def load_draft(self, draft):
         """The draft model's own lines."""
@@ -142,24 +157,22 @@ class Rank:
             time.sleep(seconds / len(steps))
         write(2, "\n")
 
-    def pools(self):
-        """The device pools of the target and of the draft."""
+    def device_pool(self, geometry):
+        """One device pool."""
         self.pause(self.start.step)
         if "no-kv-room" in self.faults:
             self.fail(lines.no_kv_room(self.args.mem_fraction_static or 0.88))
-        geometry, tokens, page = self.start.geometry(self.place), self.start.tokens, self.start.page
-        for pool in filter(None, (geometry, self.start.draft_geometry(self.place))):
-            self.log.info(lines.kv_cache(pool, tokens, page))
-            self.device -= tokens * pool.bytes_per_token / GIB
-            self.log.info(lines.memory_pool_end(max(self.device, 0.5)))
+        tokens = self.start.tokens
+        self.log.info(lines.kv_cache(geometry, tokens, self.start.page))
+        self.device -= tokens * geometry.bytes_per_token / GIB
+        self.log.info(lines.memory_pool_end(max(self.device, 0.5)))
 
-    def capture(self):
+    def capture(self, *names):
         """CUDA graphs, where there is CUDA; TP rank 0 shows a bar."""
         if self.args.device == "cpu" or getattr(self.args, "disable_cuda_graph", False):
-            if self.start.release.at_least("0.5.16"):
+            if self.start.release.at_least("0.5.14"):
                 self.log.info(lines.no_prefill_graph())
             return
-        names = ["target verify", "draft decode", "draft extend"] if self.start.accept_length else ["target decode"]
         for name in names:
             if name.startswith("draft") and self.place.tp:  # the engine logs these on rank 0 only
                 continue

@@ -88,7 +88,7 @@ class Start:
         self.shards, self.weights, self.missing_weights = self.find_weights()
         self.weight_bar_text = (
             "Multi-thread loading shards"
-            if self.release.at_least("0.5.12")
+            if self.release.at_least("0.5.10")
             else "Loading safetensors checkpoint shards"
         )
         first = {name: getattr(args, name) for name in ("model_path", "tokenizer_path")}
