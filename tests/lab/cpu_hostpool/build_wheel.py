@@ -48,9 +48,7 @@ def wheel_name() -> str:
 def wheel_files() -> dict[str, bytes]:
     """Path in the archive -> content, without the RECORD file."""
     info = f"{NAME}-{VERSION}.dist-info"
-    files = {
-        path.relative_to(SOURCE).as_posix(): path.read_bytes() for path in sorted((SOURCE / NAME).rglob("*.py"))
-    }
+    files = {path.relative_to(SOURCE).as_posix(): path.read_bytes() for path in sorted((SOURCE / NAME).rglob("*.py"))}
     files[f"{info}/METADATA"] = METADATA.encode()
     files[f"{info}/WHEEL"] = WHEEL.encode()
     files[f"{info}/entry_points.txt"] = ENTRY_POINTS.encode()
