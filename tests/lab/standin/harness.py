@@ -91,6 +91,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def alive(pid):
+    """Is the process there and no zombie?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
 class StandIn:
     """One server process; stdout and stderr go into files, or into one (`merged`) as in a journal."""
 

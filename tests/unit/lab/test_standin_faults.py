@@ -458,6 +458,6 @@ def test_lingering_rank(run):
     server.process.kill()
     server.wait_exit()
     time.sleep(0.3)
-    alive = Path(f"/proc/{rank}/comm").read_text().strip() == "sglang::schedul"
+    alive = harness.alive(rank)
     os.kill(rank, signal.SIGKILL)
     assert alive

@@ -289,26 +289,21 @@ def test_sigterm_before_ready_kills(tree, kimi, tmp_path):
         assert "Draining" not in server.log
 
 
-def test_ranks_die_with_the_main_process(tree, kimi, tmp_path):
-    with harness.StandIn(tree("0.5.23"), kimi, tmp_path, "--tp", "4") as server:
-        server.wait_ready()
+@pytest.mark.parametrize("faults", ["", "hang-before-allocation"])
+def test_ranks_die_with_the_main_process(tree, kimi, tmp_path, faults):
+    with harness.StandIn(tree("0.5.23"), kimi, tmp_path, "--tp", "4", faults=faults) as server:
+        server.wait_for("TP3] Memory pool end." if faults else harness.READY)
+        deadline = time.monotonic() + 5
+        while len(server.children()) < 5 and time.monotonic() < deadline:
+            time.sleep(0.02)
         ranks = list(server.children())
         assert len(ranks) == 5
         server.process.kill()
         server.wait_exit()
         deadline = time.monotonic() + 5
-        while any(alive(pid) for pid in ranks) and time.monotonic() < deadline:
+        while any(harness.alive(pid) for pid in ranks) and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert not any(alive(pid) for pid in ranks)
-
-
-def alive(pid):
-    """Is the process there and no zombie?"""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
-            return stream.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
+        assert not any(harness.alive(pid) for pid in ranks)
 
 
 def test_health_is_503_until_the_warm_up_is_done(tree, kimi, tmp_path):

@@ -76,6 +76,8 @@ class Rank:
                 self.watchdog(message["watchdog"])
             if "stop" in message:
                 return 0
+        if self.hits("linger"):
+            self.hang()
         return 0
 
     def devices(self):
