@@ -143,11 +143,23 @@ class Evidence:
         elif record.writer in ("journald", "journalctl", "rsyslog"):
             self._collector(record)
 
+    def glance(self, record):
+        """Look at the newest record for the progress that it shows, and for nothing else."""
+        if record is None or record.writer != "app" or not record.text or not self._belongs(record):
+            return
+        pieces = [piece.strip() for piece in re.split(r"[\r\n]", strip_ansi(record.text[-4000:])) if piece.strip()]
+        if pieces and not is_dump(record.text) and (is_bar(pieces[-1]) or APP_PREFIX.match(pieces[-1])):
+            self.start.progress = (pieces[-1] if is_bar(pieces[-1]) else split_prefix(pieces[-1]).rest)[:200]
+
     def feed_all(self, records):
         """Take records one after the other; returns self."""
         for record in records:
             self.feed(record)
         return self
+
+    def lose(self, code, message):
+        """Note that something hides messages of this start."""
+        self.start.lose(code, message)
 
     def note_text(self, text):
         """Take what a reader (journalctl) said on its standard error."""

@@ -616,9 +616,13 @@ def _dead(start, around, reasons, complete):
             reasons.note(death.code, f"Before it became ready, the server said: {redact(death.text)}")
             continue
         dead = True
+        if death.code == "unit_stopped" and any(item["verdict"] == FAIL for item in reasons.items):
+            # systemd says so before each restart too.
+            continue
         constraint = f" ({death.data['constraint']})" if "constraint" in death.data else ""
         rank = f" by {rank_name(death.tags)}" if death.tags else ""
-        reasons.fail(death.code, f"Seen{rank}: {redact(death.text)}{constraint}. What to do: {death.advice}.")
+        words = redact(death.text).rstrip(".")
+        reasons.fail(death.code, f"Seen{rank}: {words}{constraint}. What to do: {death.advice}.")
     dead = _unit_dead(around, reasons) or dead
     if around.oom_kills:
         dead = True

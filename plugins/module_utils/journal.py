@@ -13,7 +13,9 @@ Standard library only, Python 3.9 and newer, no Ansible.
 
 from __future__ import annotations
 
+import glob
 import json
+import os
 import re
 from collections import namedtuple
 from datetime import datetime, timezone
@@ -116,6 +118,19 @@ def kernel_argv(since, journalctl="journalctl"):
         f"--since=@{int(since)}",
         "_TRANSPORT=kernel",
     ]
+
+
+def unreadable(roots=("/var/log/journal", "/run/log/journal")):
+    """Tell whether journal files of the system are there and this user may read none of them.
+
+    journalctl answers such a user with an empty output and, depending on how the host is set up, not even a hint.
+    """
+    found = []
+    for root in roots:
+        found += glob.glob(os.path.join(root, "*", "system.journal"))
+        if os.path.isdir(root) and not os.access(root, os.R_OK | os.X_OK):
+            found.append(root)
+    return bool(found) and not any(os.path.isfile(name) and os.access(name, os.R_OK) for name in found)
 
 
 SHOW_PROPERTIES = (
@@ -302,7 +317,8 @@ KEYWORDS = (
     "lready in use",
     "EADDRINUSE",
     "failed to listen",
-    "error: ",
+    "rror: ",
+    "xception: ",
     "ierarchical",
     "HiRadix",
     "HiCache",
@@ -414,6 +430,11 @@ class JsonStream:
             record = parse_json_line(rest)
             if record is not None:
                 yield record
+
+    @property
+    def last(self):
+        """Record of the last line, whether the prefilter let it pass or not; None when there is none."""
+        return parse_json_line(self._last) if self._last else None
 
     @property
     def cursor(self):

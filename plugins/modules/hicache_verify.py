@@ -477,9 +477,12 @@ class Verifier:
         code, said = self.journalctl(argv, take)
         for record in stream.close():
             self.evidence.feed(record)
+        self.evidence.glance(stream.last)
         self.total += stream.lines
         self.cursor = stream.cursor or self.cursor
         self.evidence.note_text(said)
+        if self.total == 0 and not files and journal.unreadable():
+            self.evidence.lose("no_permission", "the journal could not be read with the rights of this user")
         if code != 0 and stream.lines == 0 and not self.evidence.start.losses:
             words = said.strip().splitlines()
             self.evidence.start.lose("journal_unreadable", f"journalctl failed: {words[0] if words else code}")
@@ -570,6 +573,11 @@ class Verifier:
             time.sleep(max(0.05, min(self.params["poll_interval"], self.remaining())))
             state = self.show()
         if result["verdict"] != "pass" and invocation:
+            if phase != "done" and result["allocation_verdict"] != "pass" and self.params["health_url"]:
+                # journald tells of dropped messages only with the next message: make the server write one.
+                self.fetch(self.params["health_url"], 10)
+                time.sleep(1)
+                self.read_on(invocation, ())
             self.read_kernel(result)
         if self.params["metrics_url"] or self.params["server_info_url"] or result["verdict"] != "pass":
             waited = self.params["timeout"] if self.params["timeout"] and self.remaining() <= 0 else None
@@ -666,13 +674,12 @@ def main():
     problem = check_parameters(module.params)
     if problem:
         module.fail_json(msg=problem)
-    result = Verifier(module).run()
+    verifier = Verifier(module)
+    result = verifier.run()
     result["changed"] = False
     result["summary"] = hicache_judge.summary(result)
     if result["verdict"] in module.params["fail_on"]:
-        module.fail_json(
-            msg=hicache_judge.explain(result, module.params["unit"] or module.params["log_file"]), **result
-        )
+        module.fail_json(msg=hicache_judge.explain(result, verifier.unit or module.params["log_file"]), **result)
     module.exit_json(msg=result["summary"], **result)
 
 
