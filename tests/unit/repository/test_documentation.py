@@ -84,7 +84,7 @@ def test_every_link_within_the_repository_leads_somewhere(root, documents):
 
 
 def test_every_path_in_backticks_exists(root, documents):
-    parts = r"(?:roles|plugins|playbooks|inventories|molecule|tests|docs|changelogs|requirements|meta)"
+    parts = r"(?:roles|plugins|playbooks|inventories|molecule|tests|docs|changelogs|requirements)"
     broken = []
     for path, text in documents.items():
         if path.parts[0] not in ("README.md", "CONTRIBUTING.md", "docs"):

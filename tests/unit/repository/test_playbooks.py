@@ -34,13 +34,14 @@ def refuse(run, root, tmp_path_factory):
     playbook = tmp_path_factory.mktemp("playbook") / "refuse.yml"
     playbook.write_text(yaml.safe_dump([first]))
 
-    def call(**variables):
+    def call(*arguments, hosts="ash", **variables):
         return run(
             "ansible-playbook",
             "--inventory",
             "inventories/example",
+            *arguments,
             "--limit",
-            "ash",
+            hosts,
             str(playbook),
             "--extra-vars",
             json.dumps(variables),
@@ -113,17 +114,25 @@ def test_the_example_is_accepted_once_its_revisions_are_filled_in(refuse):
     assert re.search(r"ash +: ok=[1-9]\d* +changed=0 ", output), output
 
 
-@pytest.mark.parametrize(
-    "variable, value",
-    [
-        ("serve_tensor_parallel_size", 0),
-        ("serve_hicache_ratio", -1),
-        ("serve_hicache_size", 40),
-        ("serve_name", "a/b"),
-        ("serve_engine_options", {"no-such-option": True}),
-    ],
-)
-def test_a_bad_setting_of_the_example_is_refused_by_name(refuse, variable, value):
-    status, output, errors = refuse(**{"model_revision": COMMIT, "model_draft_revision": COMMIT[::-1], variable: value})
+def test_bad_settings_of_the_example_are_refused_by_name(refuse, tmp_path):
+    bad = {
+        "tp": {"serve_tensor_parallel_size": 0},
+        "ratio": {"serve_hicache_ratio": -1},
+        "both": {"serve_hicache_size": 40},
+        "name": {"serve_name": "a/b"},
+        "option": {"serve_engine_options": {"no-such-option": True}},
+    }
+    more = tmp_path / "hosts.yml"
+    more.write_text(yaml.safe_dump({"sglang_servers": {"hosts": bad}}))
+    status, output, errors = refuse(
+        "--inventory",
+        str(more),
+        hosts=",".join(bad),
+        model_revision=COMMIT,
+        model_draft_revision=COMMIT[::-1],
+    )
     assert status != 0
-    assert variable in output + errors
+    for host, setting in bad.items():
+        told = re.search(rf"(?m)^(?:fatal|failed): \[{host}\](?:.*\n)+?(?=^\w|\Z)", output + errors)
+        assert told, output + errors
+        assert next(iter(setting)) in told.group(0)
