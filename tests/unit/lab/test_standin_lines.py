@@ -385,3 +385,18 @@ def test_target_and_draft_take_turns_by_release(tree, kimi, draft, tmp_path, rel
         names = {"Load weight end": "weights", "Memory pool end": "pool", "graph end": "graph"}
         found = re.findall(r"Load weight end|Memory pool end|graph end", server.log)
         assert [names[word] for word in found] == order
+
+
+def test_memory_is_taken_only_when_asked(tree, kimi, tmp_path):
+    used = {}
+    for megabytes in ("0", "64"):
+        env = {"SGLANG_STANDIN_TOUCH_MB": megabytes}
+        with harness.StandIn(tree("0.5.23"), kimi, tmp_path, *harness.KIMI_FLAGS, "--tp", "2", env=env) as server:
+            server.wait_ready()
+            sizes = [
+                int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text()).group(1))
+                for pid, name in server.children().items()
+                if name == "sglang::schedul"
+            ]
+        used[megabytes] = sizes
+    assert max(used["0"]) < 40_000 < 64_000 < min(used["64"])
