@@ -45,6 +45,10 @@ test: setup ## Run all tests, or some: make test STAGES="unit lint"
 lint: setup ## Run ruff, yamllint and ansible-lint
 	@python tests/run_tests.py lint
 
+.PHONY: docs
+docs: setup ## Make docs/roles anew from the roles' specifications
+	@python tests/tools/make_role_docs.py
+
 .PHONY: clean
 clean: ## Remove the lab's hosts, its network and its server; keep caches
 	@tests/lab/clean.sh
