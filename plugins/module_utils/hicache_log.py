@@ -116,7 +116,7 @@ LABEL_ROLES = {"kv": "main", "full": "main", "swa": "side", "draft": "draft", "d
 Fatal = namedtuple("Fatal", "code effect writer regex advice")
 
 # An exception class, a torch rank mark or a C++ "what()" may stand before an application's own words.
-_EXC = r"(?:\[rank\d+\]:\s*)?(?:what\(\):\s*)?(?:E\s+)?(?:[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit): )?"
+_EXC = r"(?:\[rank\d+\]:\s*)?(?:what\(\):\s*)?(?:E\s+)?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt|Exit): )?"
 
 
 def _app(code, effect, text, advice):
@@ -451,7 +451,7 @@ _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
 _TAG = r"[A-Za-z_][\w.-]*"
 
 #: SGLang's own prefix: ``[2026-03-01 23:45:06.123 DP0 PP0 TP3 EP3] ``; forks add words, some drop the time.
-APP_PREFIX = re.compile(rf"\[(?P<time>{_STAMP})?(?P<tags>(?:(?:(?<=\[)| ){_TAG})*)\](?: |$|(?=\S))")
+APP_PREFIX = re.compile(rf"\[(?P<time>{_STAMP})?(?P<tags>(?:(?:(?<=\[)| ){_TAG})*)\](?: |$|(?=[A-Za-z{{]))")
 _RANK_TAG = re.compile(r"^([A-Za-z_]+?)_?(\d+)$")
 
 #: Words that name a process of the server, in the order in which a rank is written.

@@ -348,6 +348,10 @@ class Prefilter:
             b'"_LINE_BREAK"',
             b'"MESSAGE":null',
             b'"MESSAGE" : null',
+            # journalctl writes lists without blanks; whoever wrote them otherwise gets every list decoded
+            b'"MESSAGE": null',
+            b'"MESSAGE": [',
+            b'"MESSAGE" : [',
         ]
         arrays = [",".join(str(byte) for byte in word).encode() for word in plain]
         self._plain = plain + fields
@@ -356,7 +360,7 @@ class Prefilter:
 
     def candidates(self, block):
         """Start and end offsets of the lines of ``block`` (whole lines only) to decode, in order."""
-        words = self._all if b'"MESSAGE":[' in block or b'"MESSAGE" : [' in block else self._plain
+        words = self._all if b'"MESSAGE":[' in block else self._plain
         starts = set()
         for word in words:
             position = block.find(word)
