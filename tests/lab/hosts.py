@@ -124,6 +124,8 @@ def pip_settings():
         values[key] = value
         for word in value.split():
             path = Path(re.sub(r"^file://", "", word))
+            if word.startswith("file://"):
+                path = path.parent  # an index on disk names files beside its own folder
             if path.is_absolute() and path.exists() and not str(path).startswith("/etc/ssl/"):
                 paths.append(path)
     text = "[global]\n" + "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
