@@ -96,16 +96,20 @@ def test_every_path_in_backticks_exists(root, documents):
 
 
 def test_every_role_variable_in_the_documents_exists(load, root, documents):
-    known = set()
-    for role in (root / "roles").iterdir():
-        known |= set(load(f"roles/{role.name}/defaults/main.yml"))
-    roles = "|".join(sorted(path.name for path in (root / "roles").iterdir()))
-    unknown = []
-    for path, text in documents.items():
-        if path.parts[0] not in ("README.md", "CONTRIBUTING.md", "docs"):
-            continue
-        assignments = re.findall(rf"(?m)^\s*(?:-e )?((?:{roles})_[a-z_]+)(?::|=)", code_of(text))
-        unknown += [f"{path}: {name}" for name in assignments if name not in known]
+    roles = sorted(path.name for path in (root / "roles").iterdir())
+    known = {name for role in roles for name in load(f"roles/{role}/defaults/main.yml")}
+    # Facts that tasks set.
+    for path in root.glob("roles/*/tasks/**/*.yml"):
+        for block in re.findall(r"ansible\.builtin\.set_fact:\n((?: {4,}.*\n)+)", path.read_text()):
+            known |= set(re.findall(r"(?m)^ +(\w+):", block))
+    named = re.compile(rf"(?m)(?:^\s*|`|-e )((?:{'|'.join(roles)})_[a-z_]+)(?=[:=`])")
+    unknown = [
+        f"{path}: {name}"
+        for path, text in documents.items()
+        if path.parts[0] in ("README.md", "CONTRIBUTING.md", "docs")
+        for name in named.findall(code_of(text))
+        if name not in known
+    ]
     assert unknown == []
 
 

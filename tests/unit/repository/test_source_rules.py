@@ -146,26 +146,57 @@ def test_ansible_lint_skips_nothing(root, load):
     assert not (root / ".ansible-lint-ignore").exists()
 
 
-def test_every_task_file_is_included(root, files, yaml_of_plays):
-    included = set()
-    for content in yaml_of_plays.values():
-        for task in tasks_in(content):
-            for key, value in task.items():
-                name = value.get("file") or value.get("tasks_from") if isinstance(value, dict) else value
-                if key.endswith(("include_tasks", "import_tasks", "include_role", "import_role")) and name:
-                    # A template in the name may stand for any word.
-                    pattern = re.sub(r"\\\{\\\{.*?\\\}\\\}", ".+", re.escape(str(name).split("/")[-1]))
-                    included.add(pattern if pattern.endswith(r"\.yml") else rf"{pattern}\.yml")
-        for play in content if isinstance(content, list) else []:
-            for role in play.get("roles") or [] if isinstance(play, dict) else []:
-                if isinstance(role, dict) and role.get("tasks_from"):
-                    included.add(re.escape(role["tasks_from"]))
+def pattern_of(name, choices):
+    """Return a pattern for the file that an include names; a template is a choice of its variable, or any word."""
+
+    def words(found):
+        return f"(?:{'|'.join(choices.get(found.group(1), [r'[a-z_]+']))})"
+
+    parts = re.split(r"(\{\{.*?\}\})", str(name).split("/")[-1])
+    pattern = "".join(
+        re.sub(r"\{\{ *(\w*).*\}\}", words, part) if part.startswith("{{") else re.escape(part) for part in parts
+    )
+    return pattern if pattern.endswith(r"\.yml") else rf"{pattern}\.yml"
+
+
+def includes_in(content):
+    """Yield (role or None for the file's own, name of the task file) for each include in a file's content."""
+    for task in tasks_in(content):
+        for key, value in task.items():
+            if key.endswith((".include_tasks", ".import_tasks")):
+                yield None, value["file"] if isinstance(value, dict) else value
+            elif key.endswith((".include_role", ".import_role")):
+                yield value["name"].split(".")[-1], value.get("tasks_from", "main.yml")
+    for play in content if isinstance(content, list) else []:
+        for role in (play.get("roles") or []) if isinstance(play, dict) else []:
+            yield role["role"].split(".")[-1], role.get("tasks_from", "main.yml")
+
+
+def test_every_task_file_is_included(files, load, yaml_of_plays):
     task_files = [path for path in files if "tasks" in path.parts[:-1] and path.suffix == ".yml"]
+    owners = {str(path.parent).removesuffix("/tasks") for path in task_files}
+    choices = {
+        name: option["choices"]
+        for owner in owners
+        for spec in load(f"{owner}/meta/argument_specs.yml").get("argument_specs", {}).values()
+        for name, option in (spec.get("options") or {}).items()
+        if "choices" in option
+    }
+    used = set()
+    for path, content in yaml_of_plays.items():
+        for role, name in includes_in(content):
+            own = str(path.parent).removesuffix("/tasks")
+            # The name of a role may be a template too; it stands for every role.
+            named = [own] if role is None else sorted(owners) if "{{" in role or "}}" in role else [f"roles/{role}"]
+            used |= {(owner, pattern_of(name, choices)) for owner in named}
     assert len(task_files) > 20
     left = [
         str(path)
         for path in task_files
-        if path.name != "main.yml" and not any(re.fullmatch(pattern, path.name) for pattern in included)
+        if not any(
+            owner == str(path.parent).removesuffix("/tasks") and re.fullmatch(pattern, path.name)
+            for owner, pattern in used
+        )
     ]
     assert left == []
 
