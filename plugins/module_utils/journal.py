@@ -282,8 +282,9 @@ def cursor_of(line):
 #: A journal record that holds none of these bytes cannot change a verdict. ``Prefilter`` looks for them in whole
 #: blocks, so that JSON is decoded for a few records of a million. Kept in step with the tables by a unit test.
 KEYWORDS = (
-    "llocati",  # Allocating, DefaultCPUAllocator, allocator-only, allocate memory, is allocated
+    "llocati",  # Allocating
     "host memory",
+    "KV Cache ",
     "server_args=",
     "max_total_num_tokens=",
     "fired up",
@@ -300,7 +301,7 @@ KEYWORDS = (
     "musaHost",
     "NCCL",
     "nccl",
-    "emory",  # Not enough memory, out of memory, MemoryError
+    "emory",  # Not enough memory, out of memory, MemoryError, cannot allocate memory
     "hit an exc",
     "xit code",
     "died",
@@ -323,6 +324,7 @@ KEYWORDS = (
     "HiRadix",
     "HiCache",
     "blob data",
+    "DefaultCPUAllocator",
     "Unable to alloc",
     "Killed",
     "Aborted",
