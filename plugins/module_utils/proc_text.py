@@ -41,14 +41,15 @@ def parse_listeners(text, port):
 def parse_unit(text):
     """The systemd unit that a process belongs to, from /proc/PID/cgroup (version 1, hybrid or 2); None if none.
 
-    The innermost service or scope is meant: ``/system.slice/a.service/b.scope`` is ``b.scope``.
+    The innermost service or scope is meant: ``/system.slice/a.service/b.scope`` is ``b.scope``. systemd keeps its units
+    in one of two hierarchies and leaves all processes in its own ``init.scope`` in the other.
     """
     for line in text.splitlines():
         parts = line.split(":", 2)
         if len(parts) != 3 or not (parts[:2] == ["0", ""] or parts[1] == "name=systemd"):
             continue
         for component in reversed(parts[2].split("/")):
-            if component.endswith((".service", ".scope")):
+            if component.endswith((".service", ".scope")) and component != "init.scope":
                 return component
     return None
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+# Labels of the pools that make a rank; every other pool only takes memory.
+_MAIN_POOLS = ("kv", "full")
 # What of the journal's verdict is worth keeping on the host: nothing in it changes while the same start runs.
 _KEPT = (
     "allocation_verdict",
@@ -108,17 +110,26 @@ def prefix_reasons(answers, hicache_enabled, speculative_enabled, accept_length_
     return reasons
 
 
+def _span(values):
+    """Sizes in GB as one figure, or as a span where they differ."""
+    each = sorted(set(values))
+    return f"{each[0]:.2f}" if len(each) == 1 else f"{each[0]:.2f} to {each[-1]:.2f}"
+
+
 def _figures(journal, hicache_enabled, ranks):
-    """The figures of the summary line: ranks, GB of each against the prediction, total."""
+    """The figures of the summary line: ranks, GB of each against the prediction, draft, total."""
     if not hicache_enabled:
         return "hierarchical cache off"
     words = [f"{journal.get('ranks_seen', 0)} of {ranks} ranks"]
-    each = sorted(set(journal.get("per_rank_gb") or []))
-    if each:
-        span = f"{each[0]:.2f}" if len(each) == 1 else f"{each[0]:.2f} to {each[-1]:.2f}"
+    pools = journal.get("ranks") or []
+    main = [pool["gb"] for pool in pools if pool["pool"] in _MAIN_POOLS]
+    draft = [pool["gb"] for pool in pools if pool["pool"] == "draft"]
+    if main:
         expected = journal.get("expected_gb")
         told = "no prediction" if expected is None else f"predicted {expected:.2f}"
-        words.append(f"{span} GB each ({told})")
+        words.append(f"{_span(main)} GB each ({told})")
+        if draft:
+            words.append(f"{_span(draft)} GB each for the draft")
         words.append(f"{journal.get('total_gb') or 0:.2f} GB in all")
     return ", ".join(words)
 

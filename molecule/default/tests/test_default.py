@@ -52,7 +52,7 @@ def test_the_verdict_is_kept_on_the_host(fact, properties):
     assert fact["verdict"] == "pass"
     assert fact["invocation_id"] == properties()["InvocationID"]
     assert fact["ranks_seen"] == 8
-    assert fact["per_rank_gb"] == [44.77] * 8
+    assert [pool["gb"] for pool in fact["ranks"] if pool["pool"] == "kv"] == [44.77] * 8
     assert fact["expected_gb"] == 44.77
     assert abs(fact["total_gb"] - 8 * (float(MAIN_GB) + float(DRAFT_GB))) < 0.001
     assert fact["device_tokens"] == 159277

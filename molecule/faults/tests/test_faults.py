@@ -68,7 +68,7 @@ def test_a_sound_start_passes(host, start):
     result = judge(host)
     assert result["verdict"] == "pass", result
     assert result["ranks_seen"] == 8
-    assert result["per_rank_gb"] == [44.77] * 8
+    assert [pool["gb"] for pool in result["ranks"] if pool["pool"] == "kv"] == [44.77] * 8
     assert result["changed"] is False
 
 
@@ -177,5 +177,5 @@ def test_a_wrong_ratio_in_the_unit_is_seen(host, start):
     host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
     result = judge(host)
     assert result["verdict"] == "fail", result
-    assert result["per_rank_gb"] == [22.39] * 8
+    assert {pool["gb"] for pool in result["ranks"] if pool["pool"] == "kv"} == {22.39}
     assert result["expected_gb"] == 44.77

@@ -48,6 +48,8 @@ def test_listeners_of_version_6():
         ("0::/system.slice/sglang-kimi.service/sub\n", "sglang-kimi.service"),
         ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-1.scope\n", "run-1.scope"),
         ("3:memory:/system.slice/other.service\n", None),
+        ("9:name=systemd:/init.scope\n8:pids:/\n0::/system.slice/sglang-kimi.service\n", "sglang-kimi.service"),
+        ("0::/init.scope\n", None),
         ("0::/\n", None),
         ("", None),
     ],

@@ -14,8 +14,13 @@ JOURNAL = {
     "allocation_verdict": "pass",
     "reasons": [],
     "ranks_seen": 8,
-    "per_rank_gb": [44.77] * 8,
-    "total_gb": 358.16,
+    "per_rank_gb": [44.77, 0.73],
+    "ranks": [
+        {"rank": f"TP{number}", "pool": pool, "gb": gb, "tokens": 637109}
+        for number in range(8)
+        for pool, gb in (("kv", 44.77), ("draft", 0.73))
+    ],
+    "total_gb": 364.0,
     "expected_gb": 44.77,
     "device_tokens": 159277,
     "invocation_id": "0123",
@@ -54,8 +59,8 @@ def test_a_proved_start_passes_with_one_line():
     assert result["verdict"] == "pass"
     assert result["reasons"] == []
     assert result["summary"] == (
-        "gpu1 sglang-kimi.service: PASS - 8 of 8 ranks, 44.77 GB each (predicted 44.77), 358.16 GB in all, "
-        "ready after 312 s"
+        "gpu1 sglang-kimi.service: PASS - 8 of 8 ranks, 44.77 GB each (predicted 44.77), "
+        "0.73 GB each for the draft, 364.00 GB in all, ready after 312 s"
     )
 
 
@@ -114,10 +119,10 @@ def test_the_journal_is_never_overruled():
 
 
 def test_ranks_that_differ_are_shown_as_a_span():
-    assert (
-        "0.50 to 0.55 GB each (no prediction)"
-        in _judge(journal={"per_rank_gb": [0.55, 0.5], "expected_gb": None})["summary"]
-    )
+    pools = [{"rank": "TP0", "pool": "kv", "gb": 0.55}, {"rank": "TP1", "pool": "kv", "gb": 0.5}]
+    summary = _judge(journal={"ranks": pools, "expected_gb": None})["summary"]
+    assert "0.50 to 0.55 GB each (no prediction)" in summary
+    assert "draft" not in summary
 
 
 @pytest.mark.parametrize("times", [(None, None), ("x", "y"), ("2026-03-01T23:40:00+00:00", None)])
