@@ -75,6 +75,7 @@ ERRORS = [
     ({"port": 0}, "0.5.23", "serve_port", ["not a TCP port", "30000"]),
     ({"port": 65536}, "0.5.23", "serve_port", ["not a TCP port"]),
     ({"port": None}, "0.5.23", "serve_port", ["not a TCP port"]),
+    ({"port": 1}, "0.5.23", "serve_port", ["below 1024"]),
     ({"port": 443}, "0.5.23", "serve_port", ["below 1024", "gateway"]),
     ({"host": ""}, "0.5.23", "serve_host", ["no address"]),
     ({"host": "127.0.0.1 --api-key x"}, "0.5.23", "serve_host", ["no address"]),
@@ -226,7 +227,8 @@ ERRORS = [
 
 WARNINGS = [
     ({"host": "0.0.0.0"}, "0.5.23", "serve_host", ["without any key", "gateway"]),
-    ({"restart_seconds": 3}, "0.5.23", "serve_restart_seconds", ["60 or more"]),
+    ({"restart_seconds": 0}, "0.5.23", "serve_restart_seconds", ["60 or more"]),
+    ({"restart_seconds": 59}, "0.5.23", "serve_restart_seconds", ["60 or more"]),
     ({"hicache_ratio": 0.5}, "0.5.15.post1", "serve_hicache_ratio", ["above 1"]),
     ({"hicache_io_backend": "direct"}, "0.5.14", "serve_hicache_io_backend", ["page_first_direct", "the default"]),
     (
@@ -273,6 +275,9 @@ FINE = [
     ),
     ({"speculative_algorithm": "NGRAM", "draft_model_path": None}, "0.5.23"),
     ({"host": "::1"}, "0.5.23"),
+    ({"port": 1024, "page_size": 1, "max_total_tokens": 1, "stop_timeout_seconds": 1}, "0.5.23"),
+    ({"port": 65535}, "0.5.23"),
+    ({"restart_seconds": 0, "hicache_enabled": False}, "0.5.23"),
     ({"log_level": "debug"}, "0.5.23"),
     ({"log_level": "warning", "verification_expected": False}, "0.5.23"),
     ({"name": "k" * 240}, "0.5.23"),
