@@ -264,7 +264,7 @@ FINE = [
     ({"model_path": "/srv/models/other", "served_model_name": "other"}, "0.5.9"),
     ({"hicache_enabled": False, "hicache_ratio": None}, "0.5.23"),
     ({"hicache_enabled": False, **option("disable-radix-cache")}, "0.5.23"),
-    ({"hicache_ratio": None, "hicache_size": 45}, "0.5.23"),
+    ({"hicache_ratio": None, "hicache_size": 1}, "0.5.23"),
     ({"hicache_io_backend": "direct"}, "0.5.13"),
     ({"hicache_io_backend": "direct", "hicache_mem_layout": "page_first_direct"}, "0.5.23"),
     ({"attention_backend": "fa3"}, "0.5.14"),
