@@ -116,7 +116,10 @@ LABEL_ROLES = {"kv": "main", "full": "main", "swa": "side", "draft": "draft", "d
 Fatal = namedtuple("Fatal", "code effect writer regex advice")
 
 # An exception class, a torch rank mark or a C++ "what()" may stand before an application's own words.
-_EXC = r"(?:\[rank\d+\]:\s*)?(?:what\(\):\s*)?(?:E\s+)?(?:(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception|Interrupt|Exit): )?"
+_EXC = (
+    r"(?:\[rank\d+\]:\s*)?(?:what\(\):\s*)?(?:E\s+)?"
+    r"(?:(?:[A-Za-z_][\w.]{0,100})?(?:Error|Exception|Interrupt|Exit): )?"
+)
 
 
 def _app(code, effect, text, advice):
