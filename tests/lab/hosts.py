@@ -325,9 +325,11 @@ def _boot(name, folder, binds, address, init):
             f"ip route add default via {GATEWAY}; mkdir -p /run/sshd; exec /usr/sbin/sshd -D"
         )
         argv += ["--kill-signal=SIGTERM", "/bin/sh", "-c", setup]
+    # nspawn ends with 133 when its payload asks for a reboot: the power comes back, as it would on a machine.
+    power = ["/bin/sh", "-c", 'while "$@"; code=$?; [ $code -eq 133 ]; do :; done', "power", *argv]
     with open(folder / "console.log", "ab") as console:
         subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True, cwd="/"
+            power, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True, cwd="/"
         )
 
 

@@ -79,10 +79,11 @@ def test_the_stand_in_still_writes_what_the_engine_writes(host, properties, reco
     real, wanted = _start_up(_messages(records, properties()["InvocationID"]))
     config = json.loads(host.file("/srv/models/tiny-kimi/config.json").content_string)
     model = harness.write_model(tmp_path / "model", config)
-    flags = (
-        "--tp-size 2 --max-total-tokens 40000 --page-size 64 --attention-backend triton --device cpu --enable-metrics "
-        "--enable-hierarchical-cache --hicache-ratio 4.0 --trust-remote-code"
-    ).split()
+    flags = [
+        "--tp-size", "2", "--max-total-tokens", "40000", "--page-size", "64", "--attention-backend", "triton",
+        "--device", "cpu", "--enable-metrics", "--enable-hierarchical-cache", "--hicache-ratio", "4.0",
+        "--trust-remote-code",
+    ]  # fmt: skip
     with harness.StandIn(harness.unpack("0.5.23", tmp_path), model, tmp_path, *flags) as engine:
         engine.wait_ready()
         standin, _wanted = _start_up(engine.log.splitlines())
