@@ -20,6 +20,8 @@ from .hicache_log import (
     is_dump,
     json_message,
     parse_segment,
+    quiet_level,
+    repeated,
     split_prefix,
     strip_ansi,
 )
@@ -311,7 +313,7 @@ class Evidence:
     def _application(self, record):
         if record.pid is not None and len(self.start.pids) < 4096:
             self.start.pids.add(record.pid)
-        text = record.text
+        times, text = repeated(record.text)
         structured = json_message(text) if text.lstrip()[:1] == "{" else None
         extra = ()
         if structured:
@@ -331,7 +333,11 @@ class Evidence:
             self._segments(open_text, record, extra)
         if record.line_break in ("pid-change", "line-max"):
             text = self._leave_open(record, text)
+        before = len(self.start.allocations)
         self._segments(text, record, extra)
+        # Processes that print no rank print equal lines, which rsyslog counts instead of writing them out.
+        new = [item for item in self.start.allocations[before:] if not item.tags]
+        self.start.allocations += new * min(times - 1, MAX_ALLOCATIONS - len(self.start.allocations))
 
     def _continues(self, record, text):
         """Decide whether a line without a collector's prefix may begin a message."""
@@ -441,6 +447,8 @@ class Evidence:
                 return
         if is_dump(event.text):
             return
+        if ("launch_server" in event.text or "sglang serve" in event.text) and quiet_level(event.text):
+            self.start.settings.setdefault("log_level", quiet_level(event.text))
         if _ERROR.match(event.text):
             self.start.last_error = event.text[:400]
         if event.data.get("had_app"):

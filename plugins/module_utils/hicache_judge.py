@@ -15,7 +15,7 @@ import re
 from collections import Counter, OrderedDict, namedtuple
 
 from . import hicache_size
-from .hicache_log import RANK_WORDS, rank_name, redact
+from .hicache_log import RANK_WORDS, quiet_level, rank_name, redact
 from .journal import iso_utc
 
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
@@ -753,9 +753,12 @@ def _speaks(start):
     return bool(start.marks - {"startup_complete", "request", "serving"}) and not _quiet(start)
 
 
-def _quiet(start):
+def _quiet(start, around=None):
+    """The server's log level where it is above info, else None."""
     level = start.settings.get("log_level")
-    return isinstance(level, str) and level.lower() in ("warning", "warn", "error", "critical", "fatal")
+    if isinstance(level, str) and level.lower() in ("warning", "warn", "error", "critical", "fatal"):
+        return level
+    return quiet_level((around.unit or {}).get("ExecStart")) if around else None
 
 
 def _hidden(start, around, reasons):
@@ -772,12 +775,12 @@ def _hidden(start, around, reasons):
             f"The line of {names} stands behind other text on the same line, so it may be a quotation. Read the log "
             "with journalctl -o json.",
         )
-    if _quiet(start):
+    level = _quiet(start, around)
+    if level:
         hidden = True
         reasons.unknown(
             "log_level",
-            f"The server logs at level {start.settings['log_level']}: allocation lines are of level info. Set the log "
-            "level to info.",
+            f"The server logs at level {level}: allocation lines are of level info. Set the log level to info.",
         )
     if around.bound and not start.messages and not start.losses:
         hidden = True

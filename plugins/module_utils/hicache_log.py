@@ -330,6 +330,13 @@ FATALS = (
         "the host ran out of memory: lower the host pools",
     ),
     _kernel(
+        "crash",
+        "death",
+        r"Process (?P<pid>\d+) \((?P<comm>[^)\r\n]*)\) of user \d+ (?:terminated abnormally|dumped core)",
+        _READ,
+    ),
+    _kernel("crash", "death", r"(?P<comm>[^\[\]\r\n]{1,15})\[(?P<pid>\d+)\]: segfault at ", _READ),
+    _kernel(
         "killed_by_oom",
         "allocation",
         r"oom_reaper: reaped process (?P<pid>\d+) \((?P<comm>[^)\r\n]*)\)?",
@@ -589,6 +596,15 @@ def _alloc_event(pool, match, prefix):
     return Event("alloc", pool.name, data, prefix.tags, match.group(0), prefix.time)
 
 
+_REPEATED = re.compile(r"(?:message repeated (?P<times>\d{1,6}) times: \[ ?)(?P<text>.*)\]\s*$", re.S)
+
+
+def repeated(text):
+    """Undo what rsyslog makes of equal lines: returns ``(times, text of the line)``."""
+    match = _REPEATED.match(text)
+    return (int(match.group("times")), match.group("text")) if match else (1, text)
+
+
 def _looks_cut(rest):
     """Tell whether ``rest`` is the beginning of an allocation line that lacks its end."""
     return bool(_CUT.match(rest))
@@ -686,6 +702,15 @@ _ARG = re.compile(
     r"|enable_dp_attention|speculative_algorithm|kv_cache_dtype|log_level|max_total_tokens|hicache_write_policy"
     r"|hicache_io_backend|hicache_mem_layout|port|version)['\"]?\s*[=:]\s*('[^']*'|\"[^\"]*\"|[^,\s)}]+)"
 )
+
+
+_QUIET = re.compile(r"--log-level[= ](?P<level>warn(?:ing)?|error|critical)\b")
+
+
+def quiet_level(command):
+    """The log level above info that a command line asks for, else None."""
+    match = _QUIET.search(command or "")
+    return match.group("level") if match else None
 
 
 def parse_server_args(text):

@@ -473,6 +473,7 @@ _WRITERS = {
     "systemd": "systemd",
     "init.scope": "systemd",
     "systemd-oomd": "systemd",
+    "systemd-coredump": "kernel",
     "kernel": "kernel",
     "systemd-journald": "journald",
     "systemd-journal": "journald",
@@ -681,6 +682,8 @@ class TextReader:
         return _EMPTY._replace(
             text=text,
             writer=writer,
+            # journalctl -o with-unit names the unit where the other forms name the program
+            unit=ident if ident.endswith(".service") and writer == "app" else None,
             pid=int(groups["pid"]) if groups.get("pid") else None,
             stamp=stamp or unix,
             time=float(unix) if unix else parse_time(stamp),

@@ -139,6 +139,11 @@ FATALS = [
     ("cuda_error", "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"),
     ("cuda_error", "  what():  CUDA error: an illegal memory access was encountered"),
     ("nccl_error", "torch.distributed.DistBackendError: NCCL error in: x.cpp"),
+    (
+        "nccl_error",
+        "[rank3]:[E301 09:12:11.1 ProcessGroupNCCL.cpp:632] [Rank 3] Watchdog caught collective operation timeout: x",
+    ),
+    ("crash", "sglang::schedul[4242]: segfault at 0 ip 0 sp 0 error 4 in libcuda.so"),
     ("scheduler_exception", "[2026-03-01 23:45:06 TP0] Scheduler hit an exception: Traceback (most recent call last):"),
     ("scheduler_exception", "[2026-03-01 23:45:06] DetokenizerManager hit an exception: Traceback"),
     ("scheduler_died", "[2026-03-01 23:45:06] Rank 0 scheduler is dead. Please check if there are relevant logs."),
