@@ -23,6 +23,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -122,7 +123,7 @@ def start_lines():
     yield "[2026-03-01 23:45:06] The server is fired up and ready to roll!"
 
 
-def write_export(stream, kind, messages, own):
+def write_export(stream, messages, own):
     generator = random.Random(1)
     first = messages - own
     number = 0
@@ -137,24 +138,21 @@ def write_export(stream, kind, messages, own):
 
 
 def make_journal(folder, kind, messages):
-    target = folder / f"{kind}-{messages}.journal"
-    if target.exists():
-        return target
-    own = 2000 if kind == "tail" else messages
-    partial = folder / f"{kind}-{messages}.partial.journal"
-    partial.unlink(missing_ok=True)
-    with subprocess.Popen(
-        [REMOTE, "--split-mode=none", f"--output={partial}", "-"],
-        stdin=subprocess.PIPE,
-        text=True,
-        stderr=subprocess.DEVNULL,
-    ) as loader:
-        write_export(loader.stdin, kind, messages, own)
-        loader.stdin.close()
-        if loader.wait() != 0:
-            raise SystemExit(f"{REMOTE} could not make {partial}")
-    partial.rename(target)
-    return target
+    """Make a journal, or take that of an earlier run; returns its files (the writer rotates them as journald does)."""
+    target = folder / f"{kind}-{messages}"
+    stamp = target / "complete"
+    if not stamp.exists():
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        output = target / f"{kind}.journal"
+        argv = [REMOTE, "--split-mode=none", f"--output={output}", "-"]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as loader:
+            write_export(loader.stdin, messages, 2000 if kind == "tail" else messages)
+            loader.stdin.close()
+            if loader.wait() != 0:
+                raise SystemExit(f"{REMOTE} could not make {output}")
+        stamp.touch()
+    return sorted(target.glob("*.journal"))
 
 
 def timed(argv):
@@ -171,7 +169,7 @@ def timed(argv):
     return time.perf_counter() - before, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def module_argv(journal_file, arguments, answer):
+def module_argv(files, arguments, answer):
     """The module as a process of its own: interpreter, module file, arguments as JSON; its answer goes to a file."""
     wanted = {
         "ANSIBLE_MODULE_ARGS": {
@@ -179,20 +177,20 @@ def module_argv(journal_file, arguments, answer):
             "ranks": RANKS,
             "ratio": 4.0,
             "bytes_per_token": 70272,
-            "journal_files": [str(journal_file)],
+            "journal_files": [str(one) for one in files],
             **arguments,
         }
     }
     return [sys.executable, "-c", RUNNER, json.dumps(wanted), str(answer)]
 
 
-def measure(kind, journal_file, rounds, answer):
+def measure(kind, files, rounds, answer):
     start = [f"_SYSTEMD_INVOCATION_ID={NEW}"]
-    plain = ["journalctl", f"--file={journal_file}", "-o", "json", "--all", "--no-pager"]
+    plain = ["journalctl", *[f"--file={one}" for one in files], "-o", "json", "--all", "--no-pager"]
     commands = {
         "journalctl, this start": [*plain, *start],
         "journalctl, whole unit": [*plain, f"_SYSTEMD_UNIT={UNIT}"],
-        "module, whole process": module_argv(journal_file, {"invocation_id": NEW}, answer),
+        "module, whole process": module_argv(files, {"invocation_id": NEW}, answer),
     }
     own = Path(f"{answer}.own")
     best = {}
@@ -230,10 +228,10 @@ def main():
     kept = True
     for kind, limit in LIMITS.items():
         before = time.perf_counter()
-        journal_file = make_journal(arguments.folder, kind, arguments.messages)
+        files = make_journal(arguments.folder, kind, arguments.messages)
         made = time.perf_counter() - before
-        best, result = measure(kind, journal_file, arguments.rounds, answer)
-        size = journal_file.stat().st_size / 1e6
+        best, result = measure(kind, files, arguments.rounds, answer)
+        size = sum(one.stat().st_size for one in files) / 1e6
         print(
             f"{kind}: {arguments.messages} messages, {result['messages']} of this start, {size:.0f} MB, "
             f"made in {made:.0f} s"
