@@ -20,7 +20,8 @@ from .journal import iso_utc
 
 PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
 
-#: What the caller expects. ``ranks``: number of ranks on this host, or None when ``rank_set`` names them; sizes in
+#: What the caller expects. ``ranks``: number of ranks on this host (0: HiCache is off and no pool is expected), or
+#: None when ``rank_set`` names them; sizes in
 #: GB (10**9 bytes) per rank; ``readiness``: auto, line, health or none.
 Ask = namedtuple(
     "Ask",
@@ -247,7 +248,9 @@ def compare_ranks(ranks, ask):
         missing = [rank_name(one) for one in wanted if not any(_matches(one, rank.tags) for rank in seen)]
         odd = [rank.name for rank in seen if not any(_matches(one, rank.tags) for one in wanted)]
         return len(wanted), missing, odd
-    number = ask.ranks or 1
+    number = 1 if ask.ranks is None else ask.ranks
+    if number == 0:
+        return 0, [], [rank.name for rank in ranks]
     missing, odd = [], []
     if len(seen) < number or (len(seen) == number and number > 1):
         missing, odd = _holes(seen, number)
@@ -686,6 +689,9 @@ def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, siz
         return FAIL
     if not sizes_right:
         return FAIL
+    if number == 0:
+        reasons.good("no_pool_expected", "No host pool was expected, and none was reported: HiCache is off.")
+        return PASS
     if complete:
         total = sum(item.gb for rank in ranks for _pool, item in rank.pools())
         reasons.good(
@@ -938,8 +944,8 @@ def _result(start, ask, around, ranks, verdict, allocation, reasons, ready, miss
     sliding = [
         sorted({one.gb for rank in ranks for one in rank.side if one.pool == name}) for name in ("swa", "draft_swa")
     ]
-    expected = ask.expected_gb
-    if expected is None:
+    expected = ask.expected_gb if number else None
+    if expected is None and number:
         probe = seen[0] if seen else Rank("", ())
         predicted = _prediction(start, ask, probe)["gb"]
         expected = hicache_size.printed_gb(predicted) if predicted is not None else None

@@ -47,6 +47,7 @@ options:
   ranks:
     description:
       - Number of ranks that this host runs, for one node the product of the parallel sizes.
+      - V(0) means that HiCache is off. Then a host pool that is reported fails, and readiness decides.
       - One of O(ranks) and O(rank_set) is required.
     type: int
   rank_set:
@@ -367,7 +368,6 @@ ARGUMENT_SPEC = {
 def check_parameters(params):
     """Return a sentence that names the first impossible value, or None."""
     above_zero = (
-        "ranks",
         "ratio",
         "bytes_per_token",
         "draft_bytes_per_token",
@@ -379,8 +379,8 @@ def check_parameters(params):
         value = params[name]
         if value is not None and not value > 0:
             return f"{name} is {value}: it has to be above 0. Give the value of the server, or leave the option out."
-    for name in ("tolerance_gb", "timeout"):
-        if not params[name] >= 0:
+    for name in ("tolerance_gb", "timeout", "ranks"):
+        if params[name] is not None and not params[name] >= 0:
             return f"{name} is {params[name]}: it has to be 0 or more."
     if not params["poll_interval"] >= 0.1:
         return f"poll_interval is {params['poll_interval']}: it has to be 0.1 seconds or more."

@@ -540,7 +540,6 @@ def test_a_journal_file_that_is_missing_is_an_error(host):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"ranks": 0}, "ranks is 0"),
         ({"ranks": -1}, "ranks is -1"),
         ({"ranks": None}, "ranks, rank_set"),
         ({"ranks": None, "rank_set": []}, "rank"),
