@@ -196,7 +196,7 @@ ERRORS = [
         ["all-reduce", "disable-custom-all-reduce"],
     ),
     (
-        {"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:true"}},
+        {"tensor_parallel_size": 2, "environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:true"}},
         "0.5.23",
         "serve_environment['PYTORCH_ALLOC_CONF']",
         ["all-reduce"],
@@ -296,6 +296,7 @@ FINE = [
     ),
     ({"environment": {"SGLANG_ENABLE_SPEC_V2": "0", "N": 3, "EMPTY": "", "TAB": "a\tb"}}, "0.5.13"),
     (option("device", "cpu"), "0.5.23"),
+    (option("dcp-size", 1), "0.5.23"),
     (option("stream-interval", 0), "0.5.23"),
     (option("disable-radix-cache", False), "0.5.23"),
     (option("hicache-storage-backend-extra-config", {"a": "b\nc"}), "0.5.23"),
