@@ -307,19 +307,15 @@ summary:
 """
 
 import bz2
-import contextlib
-import fcntl
 import gzip
 import lzma
 import os
-import select
-import subprocess
-import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.llmfleet.sglang.plugins.module_utils import (
+    command_output,
     hicache_judge,
     hicache_size,
     hicache_witness,
@@ -327,11 +323,6 @@ from ansible_collections.llmfleet.sglang.plugins.module_utils import (
 )
 from ansible_collections.llmfleet.sglang.plugins.module_utils.hicache_evidence import Evidence, read_log
 
-BLOCK = 256 * 1024
-# fcntl names it from Python 3.10 on.
-F_SETPIPE_SZ = 1031
-# journalctl without a byte of output for so long is taken for stuck.
-IDLE_LIMIT = 300
 PROBE_TIMEOUT = 30
 
 ARGUMENT_SPEC = {
@@ -344,8 +335,8 @@ ARGUMENT_SPEC = {
     "expected_gb": {"type": "float"},
     "ratio": {"type": "float"},
     "hicache_size": {"type": "float"},
-    "bytes_per_token": {"type": "int"},
-    "draft_bytes_per_token": {"type": "int"},
+    "bytes_per_token": {"type": "int", "no_log": False},
+    "draft_bytes_per_token": {"type": "int", "no_log": False},
     "page_size": {"type": "int"},
     "release": {"type": "str"},
     "tolerance_gb": {"type": "float", "default": 0.01},
@@ -429,39 +420,8 @@ class Verifier:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def journalctl(self, argv, take):
-        """Run journalctl and hand its output to ``take`` block by block; returns what it said on standard error."""
-        with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=self.environment
-            )
-            stuck = False
-            descriptor = process.stdout.fileno()
-            # journalctl writes 4 KB at a time: a wide pipe and large blocks spare both sides most of their turns.
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(descriptor, F_SETPIPE_SZ, BLOCK)
-            gathered = bytearray()
-            try:
-                while True:
-                    if not select.select([descriptor], [], [], IDLE_LIMIT)[0]:
-                        stuck = True
-                        break
-                    piece = os.read(descriptor, BLOCK)
-                    gathered += piece
-                    if len(gathered) >= BLOCK or not piece:
-                        take(bytes(gathered))
-                        gathered.clear()
-                    if not piece:
-                        break
-            finally:
-                if process.poll() is None and stuck:
-                    process.kill()
-                process.stdout.close()
-                code = process.wait()
-            errors.seek(0)
-            said = errors.read(65536).decode("utf-8", "replace")
-        if stuck:
-            said += f"\njournalctl wrote nothing for {IDLE_LIMIT} s and was ended"
-        return (1 if stuck else code), said
+        """Run journalctl and hand its output to ``take`` block by block; returns status and standard error."""
+        return command_output.hand_on(argv, take, self.environment)
 
     def lines(self, argv):
         """Run journalctl for few lines; returns the lines as bytes and its words."""
