@@ -11,9 +11,11 @@ import statistics
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.module_utils import safetensors_index
+from ansible_collections.llmfleet.sglang.tests.lab import server
 from ansible_collections.llmfleet.sglang.tests.lab.tiny_model import make_tiny_model as subject
 
 # Changes with every change of the model: hosts of the lab then fetch it anew, and inventories name the new commit.
@@ -119,3 +121,9 @@ def test_impossible_numbers(tmp_path, layers, shards, message, capsys):
     assert ended.value.code == 2
     assert f"{message} must be" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_inventory_of_the_lab_names_the_commit(tmp_path, files):
+    subject.write(tmp_path, files)
+    inventory = Path(subject.__file__).parents[3] / "inventories" / "lab" / "group_vars" / "lab" / "model.yml"
+    assert f"\nmodel_revision: {server.HubRepository(tmp_path).revision}\n" in inventory.read_text()
