@@ -409,6 +409,12 @@ def check_sizes(start, ranks, ask, reasons):
         )
     right = _check_tokens(own, ask, reasons) and right
     if not compared:
+        if ask.ratio and own:
+            reasons.note(
+                "size_not_compared",
+                "The log names no device tokens, or bytes_per_token is missing, so that no size could be predicted: the "
+                "ranks were compared with each other only.",
+            )
         right = _check_settings(start, ask, reasons) and right
         right = _check_equal(own, reasons) and right
     return _check_draft(start, seen, ask, reasons) and right

@@ -26,7 +26,8 @@ from hypothesis import strategies as st
 ROOT = Path(__file__).resolve().parents[4]
 DATA = ROOT / "tests" / "unit" / "data"
 UTILS = ROOT / "plugins" / "module_utils"
-MINE = ("hicache_log", "hicache_size", "hicache_evidence", "hicache_judge", "hicache_witness", "journal", "command_output")
+MINE = ("hicache_log", "hicache_size", "hicache_evidence", "hicache_judge", "hicache_witness", "journal")
+MINE += ("command_output",)
 REMOTE = "/usr/lib/systemd/systemd-journal-remote"
 A, B = "a" * 32, "b" * 32
 ALIVE = {

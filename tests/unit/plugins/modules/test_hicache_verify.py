@@ -10,6 +10,7 @@ import gzip
 import http.server
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -19,6 +20,7 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_judge, hicache_log
 from ansible_collections.llmfleet.sglang.plugins.modules import hicache_verify
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -589,6 +591,15 @@ def test_the_documentation_names_every_result(host):
     host.journal([STARTED, line(0), line(1), READY])
     answer = run().answer
     assert set(answer) - {"changed", "msg"} == set(yaml.safe_load(hicache_verify.RETURN))
+
+
+def test_the_documentation_names_every_code():
+    source = Path(hicache_judge.__file__).read_text()
+    codes_of = set(re.findall(r'reasons\.(?:fail|unknown|good|note)\(\s*"(\w+)"', source)) | {"deadline"}
+    codes_of |= set(hicache_judge._REMEDY) | {fatal.code for fatal in hicache_log.FATALS}
+    codes_of |= {loss[0] for loss in hicache_log.LOSSES}
+    described = yaml.safe_load(hicache_verify.RETURN)["reasons"]["contains"]["code"]["description"]
+    assert set(re.findall(r"C\((\w+)\)", " ".join(described))) == codes_of
 
 
 def test_the_examples_are_valid(host):
