@@ -412,8 +412,8 @@ def check_sizes(start, ranks, ask, reasons):
         if ask.ratio and own:
             reasons.note(
                 "size_not_compared",
-                "The log names no device tokens, or bytes_per_token is missing, so that no size could be predicted: the "
-                "ranks were compared with each other only.",
+                "The log names no device tokens, or bytes_per_token is missing, so that no size could be predicted: "
+                "the ranks were compared with each other only.",
             )
         right = _check_settings(start, ask, reasons) and right
         right = _check_equal(own, reasons) and right
