@@ -73,6 +73,21 @@ def test_other_revision_is_seen(run):
     assert run(repo="org/name", revision=REVISION, stamp_write=False)["same_origin"] is True
 
 
+def test_other_revision_is_stamped_where_the_caller_vouches_for_it(run):
+    run(repo="org/name", revision=REVISION)
+    second = run(repo="org/name", revision=REVISION[::-1])
+    assert (second["stamp_used"], second["changed"], second["same_origin"]) == (True, True, True)
+    assert run(repo="org/name", revision=REVISION[::-1])["changed"] is False
+
+
+def test_stamp_of_another_format_is_not_believed(run, folder):
+    run()
+    stamp = json.loads((folder / ".stamp").read_text())
+    (folder / ".stamp").write_text(json.dumps({**stamp, "format": stamp["format"] + 1}))
+    result = run()
+    assert (result["stamp_used"], result["changed"]) == (False, True)
+
+
 def test_incomplete_folder_is_no_failure_and_gets_no_stamp(run, folder):
     (folder / "config.json").unlink()
     result = run()
