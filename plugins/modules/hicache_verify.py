@@ -468,6 +468,8 @@ class Verifier:
             self.evidence.feed(record)
         self.evidence.glance(stream.last)
         self.total += stream.lines
+        # What the prefilter left out was read as well: a journal with late lines only is not an empty one.
+        self.evidence.start.messages = self.total
         self.cursor = stream.cursor or self.cursor
         self.evidence.note_text(said)
         if self.total == 0 and not files and journal.unreadable():

@@ -247,6 +247,15 @@ def test_without_a_timeout_there_is_one_look(host):
     assert len([call for call in host.calls("journalctl") if "kernel" not in call]) == 1
 
 
+def test_late_lines_alone_are_no_start(host):
+    host.states(ALIVE)
+    host.journal(['[2026-03-01 23:45:06] INFO:     10.0.0.1:1 - "GET /health HTTP/1.1" 200 OK'])
+    answer = run().answer
+    assert (answer["verdict"], answer["messages"]) == ("inconclusive", 1)
+    assert "start_rotated_away" in codes(answer)
+    assert "journal_empty" not in codes(answer)
+
+
 def test_the_progress_of_a_load_is_shown_though_it_is_not_decoded(host):
     host.states(ALIVE)
     host.journal([STARTED, {"MESSAGE": list(b"\rLoading shards:  50% Completed | 32/64 [00:16<00:00,  2.01it/s]")}])
