@@ -586,7 +586,7 @@ def judge(start, ask, around=None, restarts=0):
     sizes_right = check_sizes(start, ranks, ask, reasons) if seen else True
     allocation = _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead)
     ready = _readiness(start, ask, around, reasons, allocation, dead)
-    witness = _witnesses(start, ask, around, ranks, reasons)
+    witness = _witnesses(start, ask, around, ranks, number, reasons)
     if restarts or start.settings.get("restarts"):
         reasons.note("restarts", f"systemd has restarted the unit {restarts} times before this start was judged.")
     if allocation == FAIL or dead:
@@ -868,16 +868,25 @@ def _readiness(start, ask, around, reasons, allocation, dead):
     return True if ready else None
 
 
-def _witnesses(start, ask, around, ranks, reasons):
+def _witnesses(start, ask, around, ranks, number, reasons):
     """Compare the lines with what the server itself says over HTTP; returns False when they contradict."""
     agrees = True
     mains = [rank.main for rank in ranks if rank.main and rank.main.role != "shared"]
-    if around.metrics is not None and mains:
+    if around.metrics is not None:
         tokens = [one["tokens"] for one in around.metrics if one["tokens"]]
         if not tokens:
             reasons.note("metrics_absent", "The metrics do not show sglang:hicache_host_total_tokens yet.")
+        elif mains and len(mains) >= number:
+            agrees = _metrics_agree(tokens, mains, ask, reasons)
         else:
-            agrees = _metrics_agree(tokens, mains, start, ask, ranks, reasons)
+            shown = f"{tokens[0]} tokens"
+            if ask.bytes_per_token:
+                shown += f", {hicache_size.tokens_to_gb(tokens[0], ask.bytes_per_token):.2f} GB,"
+            reasons.note(
+                "metrics_show",
+                f"The server that answers now has host pools of {shown} on {len(tokens)} rank(s). That is no proof "
+                "about this start, but it is what the log cannot tell.",
+            )
     info = around.server_info
     if info:
         wrong = []
@@ -904,7 +913,7 @@ def _witnesses(start, ask, around, ranks, reasons):
     return agrees
 
 
-def _metrics_agree(tokens, mains, start, ask, ranks, reasons):
+def _metrics_agree(tokens, mains, ask, reasons):
     known = {item.tokens for item in mains if item.tokens}
     if known:
         wrong = [one for one in tokens if one not in known]

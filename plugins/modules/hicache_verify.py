@@ -215,8 +215,8 @@ reasons:
           C(unit_failed), C(unit_inactive), C(unit_not_found), C(unit_stopped), C(start_timed_out),
           C(restart_scheduled), C(restarted), C(restarts), C(container_exited)."
         - "Readiness and witnesses: C(ready), C(not_ready), C(readiness_not_asked), C(healthy), C(unhealthy),
-          C(health_unknown), C(metrics_agree), C(metrics_differ), C(metrics_absent), C(server_info_agrees),
-          C(server_info_differs), C(deadline)."
+          C(health_unknown), C(metrics_agree), C(metrics_differ), C(metrics_absent), C(metrics_show),
+          C(server_info_agrees), C(server_info_differs), C(deadline)."
       type: str
     message:
       description: What was seen, what was expected, and what to do. Keys and tokens are masked.
@@ -589,7 +589,7 @@ class Verifier:
             health = self.health(result, last)
             if health is not None:
                 around = around._replace(health=health)
-        if last and result["allocation_verdict"] == "pass":
+        if last and result["allocation_verdict"] != "fail":
             around = around._replace(metrics=self.metrics(), server_info=self.server_info())
         result, phase = hicache_judge.judge(self.evidence.start, self.ask, around, self.restarts(state))
         return result, phase, around

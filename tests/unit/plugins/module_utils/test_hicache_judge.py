@@ -191,6 +191,13 @@ def test_the_metrics_are_a_second_witness_of_gb():
     assert judge(text, around(metrics=differ), bytes_per_token=70272)[0]["verdict"] == "inconclusive"
 
 
+def test_the_metrics_are_shown_where_the_log_cannot_tell():
+    result, _phase = judge(rank_line(1), around(metrics=[{"labels": {}, "tokens": 637081}]), bytes_per_token=70272)
+    assert result["allocation_verdict"] == "inconclusive"
+    (reason,) = [one for one in result["reasons"] if one["code"] == "metrics_show"]
+    assert "637081 tokens, 44.77 GB" in reason["message"]
+
+
 @pytest.mark.parametrize(
     ("info", "verdict"),
     [
