@@ -45,7 +45,6 @@ _UNIT_TOKEN = re.compile(r"\b([\w@:.\\-]+\.(?:service|scope|socket|target|timer|
 _LIKELY = re.compile(r"(?i)sglang|kimi|deepseek|llm|inference|hicache")
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt): \S")
 _OURS_COMM = re.compile(r"(?i)sglang|python|pt_main_thread|torch|ray::")
-_BUSY = re.compile(r"(?i)killed process \d+ \((?P<comm>[^)]*)")
 
 
 class Start:
@@ -559,8 +558,3 @@ def _when(record, event=None):
     if event is not None and event.time:
         return event.time
     return record.stamp
-
-
-def prefix_time(text):
-    """Time stamp of SGLang's own prefix as written, or None."""
-    return split_prefix(text).time

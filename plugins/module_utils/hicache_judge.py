@@ -247,6 +247,9 @@ def compare_ranks(ranks, ask):
             wanted = [((word, one[0][1]),) for one in wanted]
         missing = [rank_name(one) for one in wanted if not any(_matches(one, rank.tags) for rank in seen)]
         odd = [rank.name for rank in seen if not any(_matches(one, rank.tags) for one in wanted)]
+        if not missing and len(seen) < len(wanted):
+            # Two names of the set mean the same process.
+            missing = [f"{len(wanted) - len(seen)} more"]
         return len(wanted), missing, odd
     number = 1 if ask.ranks is None else ask.ranks
     if number == 0:
@@ -559,6 +562,8 @@ class Reasons:
 
 def _join(names, limit=8):
     names = list(names)
+    if not names:
+        return "none"
     if len(names) > limit:
         names = [*names[:limit], f"{len(names) - limit} more"]
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
@@ -587,7 +592,7 @@ def judge(start, ask, around=None, restarts=0):
     allocation = _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead)
     ready = _readiness(start, ask, around, reasons, allocation, dead)
     witness = _witnesses(start, ask, around, ranks, number, reasons)
-    if restarts or start.settings.get("restarts"):
+    if restarts:
         reasons.note("restarts", f"systemd has restarted the unit {restarts} times before this start was judged.")
     if allocation == FAIL or dead:
         verdict = FAIL
