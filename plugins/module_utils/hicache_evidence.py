@@ -25,7 +25,7 @@ from .hicache_log import (
     split_prefix,
     strip_ansi,
 )
-from .journal import LINE_LIMIT, MESSAGE_ID_STARTED, MESSAGE_ID_STARTING, TextReader
+from .journal import LINE_LIMIT, MESSAGE_ID_STARTED, MESSAGE_ID_STARTING, TextReader, full_unit_name
 
 #: One allocation line. ``number`` orders it among the messages of the input.
 Allocation = namedtuple("Allocation", "tags origin pid role pool gb tokens packed labelled item number time")
@@ -91,12 +91,12 @@ class Start:
 class Evidence:
     """The newest start in a stream of records.
 
-    ``unit``: full name of the unit, or None when the input is of one unit only. ``invocation``: the start to look at
+    ``unit``: name of the unit, or None when the input is of one unit only. ``invocation``: the start to look at
     (32 hexadecimal digits), or None for the newest in the input.
     """
 
     def __init__(self, unit=None, invocation=None):
-        self.unit = unit
+        self.unit = full_unit_name(unit) if unit else None
         self.invocation = invocation
         self.start = Start()
         self.starts = 0
