@@ -49,6 +49,10 @@ lint: setup ## Run ruff, yamllint and ansible-lint
 docs: setup ## Make docs/roles anew from the roles' specifications
 	@python tests/tools/make_role_docs.py
 
+.PHONY: bench
+bench: setup ## Measure the journal reader against journalctl; makes 1 GB of journals once
+	@python tests/bench/bench_verify.py
+
 .PHONY: clean
 clean: ## Remove the lab's hosts, its network and its server; keep caches
 	@tests/lab/clean.sh

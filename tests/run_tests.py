@@ -29,7 +29,12 @@ STAGES = {
     ],
     "unit": [["pytest", "-q", "tests/unit"]],
     "sanity": [["tests/sanity.sh"]],
+    "lab": [
+        ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"],
+        ["pytest", "-q", "tests/system"],
+    ],
     "refusals": [["molecule", "test", "-s", "refusals"]],
+    "faults": [["molecule", "test", "-s", "faults"]],
     "default": [["molecule", "test", "-s", "default"]],
     "real": [["molecule", "test", "-s", "real"]],
 }

@@ -17,5 +17,6 @@ with urllib.request.urlopen(request, timeout=300) as answer:
     reply = json.load(answer)
 message = reply["choices"][0]["message"]
 print(f"LAB: {model} has random weights, so this is noise; it shows that the engine answers.")
-print(message.get("content") or message.get("reasoning_content"))
+text = message.get("content") or message.get("reasoning_content") or ""
+print("".join(letter if letter.isprintable() else "." for letter in text))
 print(json.dumps(reply["usage"]))

@@ -245,6 +245,29 @@ def nspawn_pid(name):
     return None
 
 
+def _end_payload(name):
+    """Kill what runs on a host's disk without its systemd-nspawn, which was killed: it would keep the address."""
+    source = f"llmfleet-{name}"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        left = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError, IndexError, StopIteration):
+                    root = next(
+                        line for line in (entry / "mountinfo").read_text().splitlines() if line.split()[4] == "/"
+                    )
+                    if source in root.split(" - ", 1)[1].split():
+                        left.append(int(entry.name))
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    raise LabError(f"processes {left} of host {name} do not end; look at them with ps")
+
+
 def hosts():
     """Every host that this lab knows, with its state."""
     base = STATE / "hosts"
@@ -373,6 +396,7 @@ def up(name, suite, address, init="systemd"):
         if known.exists() and nspawn_pid(name):
             _reachable(address, 60, init)
             return changed
+        _end_payload(name)
         if not known.exists():  # nothing here, or what an interrupted run left
             _down(name)
             for path in (upper, work, merged):
@@ -404,7 +428,7 @@ def _down(name):
         if pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            time.sleep(0.5)
+    _end_payload(name)
     facts = folder / "host.json"
     if facts.exists():
         _remember_host_key(json.loads(facts.read_text())["address"], None)
