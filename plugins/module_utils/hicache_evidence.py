@@ -47,6 +47,14 @@ _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrup
 _OURS_COMM = re.compile(r"(?i)sglang|python|pt_main_thread|torch|ray::")
 
 
+def _unit_in(words):
+    """Name of the unit that systemd's words are about: the first one named, in a cgroup's path the innermost."""
+    names = _UNIT_TOKEN.findall(words)
+    if words.startswith("/"):
+        names = [name for name in reversed(names) if not name.endswith(".slice")] or names
+    return names[0] if names else None
+
+
 class Start:
     """What one start has said so far."""
 
@@ -114,11 +122,9 @@ class Evidence:
     @property
     def wants_everything(self):
         """True while a cut record waits for the rest that the same process writes: no record may be skipped then."""
-        if not self._open:
-            return False
-        for key, (_kind, _text, number) in list(self._open.items()):
-            if self.messages - number > _OPEN_AGE:
-                del self._open[key]
+        # The oldest stands first.
+        while self._open and self.messages - next(iter(self._open.values()))[2] > _OPEN_AGE:
+            self._open.popitem(last=False)
         return bool(self._open)
 
     def feed(self, record):
@@ -200,7 +206,7 @@ class Evidence:
             return True
         if self.invocation and record.form in ("json", "export") and record.writer == "app":
             return False
-        return not (record.unit and record.writer in ("app", "systemd") and not self._our_unit(record.unit))
+        return not (record.unit and record.writer in ("app", "systemd", "kernel") and not self._our_unit(record.unit))
 
     def _our_unit(self, name):
         if not name:
@@ -213,9 +219,9 @@ class Evidence:
 
     def _our_text(self, what, strict):
         """Tell whether the words of systemd, in a form without unit field, are about our unit."""
-        token = _UNIT_TOKEN.search(what)
-        if token:
-            return self._our_unit(token.group(1))
+        name = _unit_in(what)
+        if name:
+            return self._our_unit(name)
         if _LIKELY.search(what):
             return True
         if self.unit and self.unit.split(".")[0].lower() in what.lower():
@@ -359,6 +365,7 @@ class Evidence:
     def _remember(self, kind, record, text):
         if record.pid is None:
             return
+        self._open.pop(record.pid, None)
         self._open[record.pid] = (kind, text, self.messages)
         while len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)
@@ -434,8 +441,7 @@ class Evidence:
         if event.data["writer"] == "kernel":
             return self._our_victim(event, event.text)
         what = event.data.get("unit") or event.data.get("unit2") or event.data.get("cgroup") or ""
-        token = _UNIT_TOKEN.search(what)
-        return bool(token) and self._our_text(what, False)
+        return bool(_unit_in(what)) and self._our_text(what, False)
 
     def _words(self, event, record):
         if record.writer is None:
@@ -529,7 +535,12 @@ def read_log(stream, unit=None, invocation=None):
         if not raw:
             break
         ended = raw.endswith(b"\n")
-        evidence.feed_all(reader.feed(raw[:-1] if ended else raw, ended))
+        whole = ended or len(raw) < LINE_LIMIT
+        evidence.feed_all(reader.feed(raw[:-1] if ended else raw, ended or not whole))
+        while not whole:
+            # What follows in a line of that length begins no message.
+            raw = stream.readline(LINE_LIMIT)
+            whole = raw.endswith(b"\n") or len(raw) < LINE_LIMIT
     return evidence.feed_all(reader.close())
 
 

@@ -74,9 +74,9 @@ def group_ranks(allocations, ask):
     bare = [item for item in allocations if not item.tags]
     ranks = _named(tagged, several)
     if bare and not tagged:
-        ranks = _unnamed(bare, several)
+        ranks = _unnamed(bare, several, ask)
     elif bare:
-        ranks.update(_unnamed(bare, several))
+        ranks.update(_unnamed(bare, several, ask))
     for rank in ranks.values():
         _sort_pools(rank)
     _settle_swa(ranks)
@@ -102,7 +102,7 @@ def _named(allocations, several):
     return ranks
 
 
-def _unnamed(allocations, several):
+def _unnamed(allocations, several, ask):
     """Lines without a rank: by process where the processes are known, else by counting the largest pool."""
     lines = [item for item in allocations if item.role in ("main", "by_order")]
     pids = {item.pid for item in lines}
@@ -112,11 +112,17 @@ def _unnamed(allocations, several):
             ranks.setdefault(("pid", item.pid), Rank(f"pid {item.pid}", ())).side.append(item)
         return ranks
     largest = max((item.gb for item in lines), default=0.0)
+    half = 0.5 * largest
+    sizes = Counter(item.gb for item in lines if item.role == "by_order")
+    number = len(parse_rank_set(ask.rank_set)) if ask.rank_set else ask.ranks
+    if number and len(sizes) == 2 and set(sizes.values()) == {number}:
+        # Every expected process wrote two lines of two sizes: a large draft model.
+        half = sum(sizes) / 2
     counters = Counter()
     for item in allocations:
         kind = item.pool
         if item.role == "by_order":
-            kind = "main" if item.gb * 2 >= largest else "draft"
+            kind = "main" if item.gb >= half else "draft"
         elif item.role == "main":
             kind = "main"
         # The second pool of every kind belongs to the second process, and so on.
@@ -783,7 +789,8 @@ def _hidden(start, around, reasons):
     hidden = False
     for loss in start.losses.values():
         hidden = True
-        reasons.unknown(loss["code"], f"{loss['message'].capitalize()} ({loss['count']}). {_REMEDY[loss['code']]}")
+        words = loss["message"][:1].upper() + loss["message"][1:]
+        reasons.unknown(loss["code"], f"{words} ({loss['count']}). {_REMEDY[loss['code']]}")
     if start.unclear:
         hidden = True
         names = _join(sorted({rank_name(tags) or "a process" for tags in start.unclear}))

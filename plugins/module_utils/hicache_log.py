@@ -28,7 +28,8 @@ from collections import namedtuple
 #: text starts with, used to see a line that was cut; ``regex`` the whole text; ``since``/``until``: releases.
 Pool = namedtuple("Pool", "name role start regex since until")
 
-_GB = r"(?P<gb>\d+(?:\.\d+)?) GB host memory"
+# Every number is bounded: more digits are no figure that SGLang prints, and int() refuses thousands of them.
+_GB = r"(?P<gb>\d{1,9}(?:\.\d{1,9})?) GB host memory"
 
 POOLS = (
     Pool(
@@ -44,9 +45,9 @@ POOLS = (
         "by_label",
         "Allocating kv hierarchical KV host pool: # tokens, # GB host memory",
         re.compile(
-            r"Allocating (?P<label>[A-Za-z][\w.-]*) hierarchical KV host pool: (?P<tokens>\d+) tokens, "
-            rf"{_GB}(?:\.|, packed MTP KV layers: target_layers=(?P<target_layers>\d+), "
-            r"draft_layers=(?P<draft_layers>\d+), total_layers=(?P<total_layers>\d+)\.|, [^\r\n]{1,200}\.)"
+            r"Allocating (?P<label>[A-Za-z][\w.-]*) hierarchical KV host pool: (?P<tokens>\d{1,15}) tokens, "
+            rf"{_GB}(?:\.|, packed MTP KV layers: target_layers=(?P<target_layers>\d{{1,6}}), "
+            r"draft_layers=(?P<draft_layers>\d{1,6}), total_layers=(?P<total_layers>\d{1,6})\.|, [^\r\n]{1,200}\.)"
         ),
         "0.5.17",
         None,
@@ -99,8 +100,8 @@ POOLS = (
         "shared",
         None,
         re.compile(
-            r"MLATokenToKVPoolHost dummy mode: allocator-only, size=(?P<tokens>\d+) tokens, "
-            r"saving (?P<gb>\d+(?:\.\d+)?) GB host memory\b[^\r\n]*"
+            r"MLATokenToKVPoolHost dummy mode: allocator-only, size=(?P<tokens>\d{1,15}) tokens, "
+            r"saving (?P<gb>\d{1,9}(?:\.\d{1,9})?) GB host memory\b[^\r\n]*"
         ),
         "0.5.20",
         None,
@@ -191,7 +192,7 @@ FATALS = (
         "nccl_error",
         "trouble",
         r"(?:NCCL (?:error|Error)\b|nccl(?:Unhandled|System|Internal|Remote)\w*Error\b"
-        r"|\[[^\]\r\n]*ProcessGroupNCCL[^\r\n]*Watchdog caught collective operation timeout)",
+        r"|\[[^\]\r\n]{0,200}ProcessGroupNCCL[^\r\n]{0,300}Watchdog caught collective operation timeout)",
         "check the links between the GPUs (IOMMU, ACS, P2P)",
     ),
     # processes that died
@@ -229,7 +230,8 @@ FATALS = (
     _app(
         "port_in_use",
         "trouble",
-        r"(?:The server socket has failed to listen\b|EADDRINUSE\b)",
+        r"(?:The server socket has failed to listen\b|EADDRINUSE\b|\w{1,40} at \d+ is not available in \d+ seconds\b"
+        r"|[Pp]ort \d+ is (?:already in use|not available)\b)",
         "stop what holds the port (a left-over process of an earlier start?) or choose another port",
     ),
     _app(
@@ -248,6 +250,14 @@ FATALS = (
         _SCHED,
     ),
     _app("subprocess_died", "death", r"process \d+ terminated with (?:signal|exit code) ", _SCHED),
+    # without systemd's word, the server's own is all that says that it was stopped
+    _app(
+        "unit_stopped",
+        "death",
+        r"(?:SIGTERM received\. signum=|(?:INFO:\s+)?Application shutdown complete\."
+        r"|(?:INFO:\s+)?Finished server process \[\d+\])",
+        "the server was stopped: start it again",
+    ),
     # container engines
     Fatal("container_exited", "death", "app", re.compile(r"\S+ exited with code (?!0\b)\d+\s*$"), _SCHED),
     Fatal(
@@ -261,7 +271,8 @@ FATALS = (
     _systemd(
         "killed_by_oom",
         "allocation",
-        r"(?P<unit>\S+): (?:A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill')",
+        r"(?P<unit>\S+): (?:A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'"
+        r"|systemd-oomd killed \d+ process)",
         "raise or remove MemoryMax of the unit, or lower the host pools",
     ),
     _systemd(
@@ -293,7 +304,7 @@ FATALS = (
     _systemd(
         "restart_scheduled",
         "death",
-        r"(?P<unit>\S+): (?:Scheduled restart job, restart counter is at (?P<counter>\d+)"
+        r"(?P<unit>\S+): (?:Scheduled restart job, restart counter is at (?P<counter>\d{1,9})"
         r"|Start request repeated too quickly)",
         "the unit restarts by itself after a failure: mend the failure first",
     ),
@@ -320,26 +331,26 @@ FATALS = (
     _kernel(
         "killed_by_oom",
         "allocation",
-        r"Memory cgroup out of memory: Killed process (?P<pid>\d+) \((?P<comm>[^)\r\n]*)\)?",
+        r"Memory cgroup out of memory: Killed process (?P<pid>\d{1,10}) \((?P<comm>[^)\r\n]*)\)?",
         "MemoryMax of the unit is smaller than its host pools need",
     ),
     _kernel(
         "killed_by_oom",
         "allocation",
-        r"Out of memory: Kill(?:ed)? process (?P<pid>\d+) \((?P<comm>[^)\r\n]*)\)?",
+        r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,10}) \((?P<comm>[^)\r\n]*)\)?",
         "the host ran out of memory: lower the host pools",
     ),
     _kernel(
         "crash",
         "death",
-        r"Process (?P<pid>\d+) \((?P<comm>[^)\r\n]*)\) of user \d+ (?:terminated abnormally|dumped core)",
+        r"Process (?P<pid>\d{1,10}) \((?P<comm>[^)\r\n]*)\) of user \d+ (?:terminated abnormally|dumped core)",
         _READ,
     ),
-    _kernel("crash", "death", r"(?P<comm>[^\[\]\r\n]{1,15})\[(?P<pid>\d+)\]: segfault at ", _READ),
+    _kernel("crash", "death", r"(?P<comm>[^\[\]\r\n]{1,15})\[(?P<pid>\d{1,10})\]: segfault at ", _READ),
     _kernel(
         "killed_by_oom",
         "allocation",
-        r"oom_reaper: reaped process (?P<pid>\d+) \((?P<comm>[^)\r\n]*)\)?",
+        r"oom_reaper: reaped process (?P<pid>\d{1,10}) \((?P<comm>[^)\r\n]*)\)?",
         "the host ran out of memory: lower the host pools",
     ),
 )
@@ -357,12 +368,12 @@ MARKS = (
         "device_pool",
         True,
         re.compile(
-            r"(?:(?P<kind>Full|SWA) )?KV Cache (?:is allocated|VA upper bound)\b[^\r\n]*?#tokens: (?P<tokens>\d+)"
+            r"(?:(?P<kind>Full|SWA) )?KV Cache (?:is allocated|VA upper bound)\b[^\r\n]*?#tokens: (?P<tokens>\d{1,15})"
         ),
     ),
     Mark("memory_pool_end", True, re.compile(r"Memory pool end\.")),
     Mark("graphs", True, re.compile(r"Capture [^\r\n]{0,60}(?:cuda|CUDA) graph (?:begin|end)\b")),
-    Mark("device_tokens", True, re.compile(r"max_total_num_tokens=(?P<tokens>\d+)\b")),
+    Mark("device_tokens", True, re.compile(r"max_total_num_tokens=(?P<tokens>\d{1,15})\b")),
     Mark(
         "hicache_attached",
         False,
@@ -372,27 +383,27 @@ MARKS = (
     Mark("ready", False, re.compile(r"The server is fired up and ready to roll!\s*$")),
     Mark("serving", False, re.compile(r"(?:Prefill|Decode) batch\b")),
     Mark("request", False, re.compile(r"(?:Receive|Finish): obj=")),
-    Mark("draining", False, re.compile(r"SIGTERM received\. signum=")),
 )
 
 #: Messages of collectors that say that messages are missing or hidden.
 LOSSES = (
     (
         "rate_limited",
-        re.compile(r"Suppressed (?P<count>\d+) messages? from (?P<unit>\S+)"),
+        re.compile(r"Suppressed (?P<count>\d{1,12}) messages? from (?P<unit>\S+)"),
         "journald",
     ),
     (
         "rate_limited",
         re.compile(
-            r"(?:imuxsock|imjournal)\b[^\r\n]{0,40}\b(?P<count>\d+) messages? (?:lost|from|discarded)[^\r\n]*rate-limit"
+            r"(?:imuxsock|imjournal)\b[^\r\n]{0,40}\b(?P<count>\d{1,12}) messages? (?:lost|from|discarded)"
+            r"[^\r\n]*rate-limit"
         ),
         "rsyslog",
     ),
     (
         "rate_limited",
         re.compile(
-            r"(?:imuxsock|imjournal)[^\r\n]{0,20} (?:lost|begin to drop)\b(?: (?P<count>\d+) messages)?"
+            r"(?:imuxsock|imjournal)[^\r\n]{0,20} (?:lost|begin to drop)\b(?: (?P<count>\d{1,12}) messages)?"
             r"[^\r\n]*rate-limit"
         ),
         "rsyslog",
@@ -429,21 +440,33 @@ def strip_ansi(text):
     return _CONTROL.sub("", text)
 
 
+# What stands for a secret, quoted (an end that was cut off counts too), in brackets, in a call, or bare.
+_SECRET = (
+    r"(?:[A-Za-z_]\w{0,40}\()?(?:(?:bearer|basic|token|digest)\s+)?"
+    r"(?:\[[^\]\r\n]*\]?|\\+\"[^\"\\\r\n]*(?:\\+\")?|[bru]?\"(?:[^\"\\]|\\.)*\"?|[bru]?'(?:[^'\\]|\\.)*'?"
+    r"|[^\s,'\")}\]&;]+)"
+)
 _SECRETS = (
+    # --api-key VALUE and --api-key=VALUE, each word quoted or not
+    (re.compile(rf"(?i)(--[\w-]{{0,60}}(?:key|token|secret|password)['\"]?(?:=|,?\s+))(?!--){_SECRET}"), r"\1***"),
     (
         re.compile(
-            r"(?i)((?:api|admin|access|secret|auth|hf)[\w-]*(?:key|token|secret|password)['\"]?\s*[=:]\s*)(?!None\b)(['\"]?)[^\s,'\")}]+\2"
+            r"(?i)((?<![\w-])[\w-]{0,60}(?:key|secret|password|passwd|passphrase|credential|authorization|cookie)s?"
+            rf"\\?['\"]?\s*[=:]\s*)(?!None\b){_SECRET}"
         ),
-        r"\1\2***\2",
+        r"\1***",
     ),
+    # A number of tokens is no secret.
     (
-        re.compile(r"(?i)\b((?:password|passwd|secret|token)['\"]?\s*[=:]\s*)(?!None\b)(['\"]?)[^\s,'\")}]+\2"),
-        r"\1\2***\2",
+        re.compile(
+            r"(?i)((?<![\w-])[\w-]{0,60}tokens?\\?['\"]?\s*[=:]\s*)(?!None\b|\d[\d.]*[kMG]?(?:[\s,;)\]}]|$))"
+            rf"{_SECRET}"
+        ),
+        r"\1***",
     ),
-    (re.compile(r"(?i)(--[\w-]*(?:key|token|secret|password)[= ]\s*)(['\"]?)[^\s,'\")}]+\2"), r"\1***"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), r"\1 ***"),
-    (re.compile(r"\b(?:hf_|sk-|ghp_|glpat-|xox[a-z]-)[A-Za-z0-9_-]{8,}"), "***"),
-    (re.compile(r"(\w+://)[^\s/@:]+:[^\s/@]+@"), r"\1***@"),
+    (re.compile(r"\b(?:hf_|sk-|gh[a-z]_|github_pat_|glpat-|nvapi-|xox[a-z]-)[A-Za-z0-9_-]{8,}"), "***"),
+    (re.compile(r"(\w{1,40}://)[^\s/@]+@"), r"\1***@"),
 )
 
 
@@ -462,7 +485,7 @@ _TAG = r"[A-Za-z_][\w.-]*"
 
 #: SGLang's own prefix: ``[2026-03-01 23:45:06.123 DP0 PP0 TP3 EP3] ``; forks add words, some drop the time.
 APP_PREFIX = re.compile(rf"\[(?P<time>{_STAMP})?(?P<tags>(?:(?:(?<=\[)| ){_TAG})*)\](?: |$|(?=[A-Za-z{{]))")
-_RANK_TAG = re.compile(r"^([A-Za-z_]+?)_?(\d+)$")
+_RANK_TAG = re.compile(r"^([A-Za-z_]+?)_?(\d{1,6})$")
 
 #: Words that name a process of the server, in the order in which a rank is written.
 RANK_WORDS = ("DP", "PP", "CP", "ATTN_CP", "MOE_DP", "TP", "EP")
@@ -470,6 +493,8 @@ RANK_WORDS = ("DP", "PP", "CP", "ATTN_CP", "MOE_DP", "TP", "EP")
 _GENERIC_PREFIXES = (
     re.compile(rf"{_STAMP}(?=\s|$)\s*"),
     re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\s+"),
+    # logging.basicConfig: LEVEL:logger.name:message
+    re.compile(rf"{_LEVEL}:(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*:(?=\S)"),
     re.compile(rf"\[?{_LEVEL}\]?(?=[\s:|-])[\s:|-]*"),
     re.compile(rf"{_LEVEL}:\s*"),
     re.compile(r"[|-]\s+"),
@@ -564,7 +589,7 @@ def is_bar(text):
 Event = namedtuple("Event", "kind code data tags text time")
 
 _CUT = re.compile(r"Allocating(?: \d| [A-Za-z][\w.-]* hierarchical\b)")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
 _GLUED = re.compile(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?(?: "
     + _TAG
@@ -704,6 +729,12 @@ _ARG = re.compile(
 )
 
 
+#: Settings that are numbers, and numbers only.
+_NUMBERS = (
+    *("tp_size", "pp_size", "dp_size", "nnodes", "node_rank", "page_size"),
+    *("hicache_ratio", "hicache_size", "max_total_tokens", "port"),
+)
+
 _QUIET = re.compile(r"--log-level[= ](?P<level>warn(?:ing)?|error|critical)\b")
 
 
@@ -720,6 +751,8 @@ def parse_server_args(text):
         if name in found:
             continue
         value = value.strip("'\"")
+        if name in _NUMBERS and not (_NUMBER.fullmatch(value) or value in ("None", "null")):
+            continue
         if value in ("True", "true"):
             found[name] = True
         elif value in ("False", "false"):
@@ -766,6 +799,6 @@ def json_message(text):
     tags = []
     for key in ("dp_rank", "pp_rank", "attn_cp_rank", "moe_dp_rank", "tp_rank", "ep_rank"):
         value = data.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**6:
             tags.append((key[: -len("_rank")].upper(), value))
     return message, tuple(tags), data

@@ -181,12 +181,11 @@ def _decode(value):
 
 def _integer(value):
     text = _decode(value)
-    if text is None and isinstance(value, int):
-        return value
     try:
-        return int(text)
+        number = value if text is None and isinstance(value, int) else int(text)
     except (TypeError, ValueError):
         return None
+    return number if abs(number) < 2**63 else None
 
 
 def _first(data, *names):
@@ -219,14 +218,19 @@ def journal_record(data, form="json"):
         writer = "kernel"
     elif pid == 1 or (comm == "systemd" and "INVOCATION_ID" in data) or (pid is None and identifier == "systemd"):
         writer = "systemd"
-        unit = _first(data, "UNIT", "USER_UNIT") or unit
-        invocation = _first(data, "INVOCATION_ID", "USER_INVOCATION_ID") or invocation
+        named = _first(data, "UNIT", "USER_UNIT")
+        unit = named or unit
+        # What it says about a unit is no message of its own start.
+        invocation = _first(data, "INVOCATION_ID", "USER_INVOCATION_ID") or (None if named else invocation)
     elif comm.startswith("systemd-journal") or transport == "driver":
         writer = "journald"
         unit = _first(data, "OBJECT_SYSTEMD_UNIT", "UNIT") or unit
-        invocation = _first(data, "OBJECT_SYSTEMD_INVOCATION_ID") or invocation
+        invocation = _first(data, "OBJECT_SYSTEMD_INVOCATION_ID")
     elif own_unit == "systemd-oomd.service":
-        writer = "systemd"
+        # It names its victim in its words alone.
+        writer, unit, invocation = "systemd", None, None
+    elif (own_unit or "").startswith("systemd-coredump@"):
+        writer, unit, invocation = "kernel", _first(data, "COREDUMP_UNIT"), None
     text, hidden = None, None
     if "MESSAGE" in data:
         text = _decode(data["MESSAGE"])
@@ -319,6 +323,10 @@ KEYWORDS = (
     "Bus error",
     "in use",
     "EADDRINUSE",
+    "SIGTERM received",
+    "shutdown complete",
+    "Finished server process",
+    "is not available",
     "failed to listen",
     "blob data",
 )
@@ -392,25 +400,23 @@ class JsonStream:
         start = block.rfind(b"\n", 0, end) + 1
         self._last = block[start:end]
         position = 0
+        picked, index = None, 0
         while position < len(block):
             if self._everything():
-                stop = block.find(b"\n", position)
-                record = parse_json_line(block[position:stop])
-                position = stop + 1
-                if record is not None:
-                    yield record
-                continue
-            moved = False
-            for first, stop in self._prefilter.candidates(block[position:] if position else block):
-                record = parse_json_line(block[position + first : position + stop])
-                if record is not None:
-                    yield record
-                if self._everything():
-                    position += stop + 1
-                    moved = True
-                    break
-            if not moved:
-                return
+                first, stop = position, block.find(b"\n", position)
+            else:
+                if picked is None:
+                    # Once for the block: records that were cut may switch between the two ways at every line.
+                    picked = list(self._prefilter.candidates(block))
+                while index < len(picked) and picked[index][0] < position:
+                    index += 1
+                if index == len(picked):
+                    return
+                first, stop = picked[index]
+            record = parse_json_line(block[first:stop])
+            position = stop + 1
+            if record is not None:
+                yield record
 
     def close(self):
         """Yield the record of a last line without a line break."""
@@ -435,7 +441,7 @@ class JsonStream:
 
 # -- saved text logs ----------------------------------------------------------------------------------------------
 
-_IDENT = r"(?P<ident>[A-Za-z_(/][^\s\[]*(?=\[\d+\]:)|[A-Za-z_(/][^\s\[:]*(?: \([^)]*\))?)(?:\[(?P<pid>\d+)\])?: ?"
+_IDENT = r"(?P<ident>[A-Za-z_(/][^\s\[]*(?=\[\d+\]:)|[A-Za-z_(/][^\s\[:]*(?: \([^)]*\))?)(?:\[(?P<pid>\d{1,10})\])?: ?"
 _HOST = r"(?P<host>(?!(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL) )[A-Za-z0-9][\w.-]*)"
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _CLOCK = r"\d\d:\d\d:\d\d(?:\.\d+)?"
@@ -443,18 +449,21 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:\.\d+)?"
 _SYSLOG_FORMS = (
     ("short", re.compile(rf"(?:<\d+>)?(?P<stamp>[A-Z][a-z]{{2}} [ \d]\d {_CLOCK}) {_HOST} {_IDENT}")),
     ("short-iso", re.compile(rf"(?:<\d+>)?(?P<stamp>{_ISO}) {_HOST} {_IDENT}")),
+    ("short-no-host", re.compile(rf"(?P<stamp>[A-Z][a-z]{{2}} [ \d]\d {_CLOCK}) {_IDENT}")),
+    ("short-iso-no-host", re.compile(rf"(?P<stamp>{_ISO}) {_IDENT}")),
     ("short-full", re.compile(rf"(?P<stamp>[A-Z][a-z]{{2}} \d{{4}}-\d\d-\d\d {_CLOCK} \S+) {_HOST} {_IDENT}")),
     ("short-unix", re.compile(rf"(?P<unix>\d{{9,11}}\.\d{{1,9}}) {_HOST} {_IDENT}")),
     ("short-monotonic", re.compile(rf"\[ *\d+\.\d{{1,9}}\] {_HOST} {_IDENT}")),
     (
         "rfc5424",
         re.compile(
-            rf"<\d+>1 (?P<stamp>{_ISO}) {_HOST} (?P<ident>\S+) (?:(?P<pid>\d+)|\S+) \S+ (?:-|(?:\[[^\]]*\])+) ?"
+            rf"<\d+>1 (?P<stamp>{_ISO}) {_HOST} (?P<ident>\S+) (?:(?P<pid>\d{{1,10}})(?= )|\S+) \S+ "
+            r"(?:-|(?:\[[^\]]*\])+) ?"
         ),
     ),
 )
 # The words of a message can look like "host program:" in these forms: they count only with a process id.
-_NEED_PID = ("short-iso", "short-monotonic")
+_NEED_PID = ("short-iso", "short-monotonic", "short-no-host", "short-iso-no-host")
 _KERNEL_FORMS = (
     ("dmesg", re.compile(r"(?P<stamp>\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]) ")),
     ("dmesg", re.compile(r"(?P<stamp>\[ *\d+\.\d{4,9}\]) ")),
@@ -465,6 +474,7 @@ _COMPOSE = re.compile(r"(?P<origin>(?!(?:DEBUG|INFO|WARNING|ERROR)\s)[A-Za-z0-9]
 _POD = re.compile(r"\[?(?P<origin>pod/[\w./-]{1,200})\]? ")
 _STAMPED = re.compile(rf"(?P<stamp>{_ISO}) (?=\S)")
 _LABEL = re.compile(r"\s?(?P<origin>\d{1,4}): (?=\[\d{4}-|Allocating )")
+_JOURNAL_KEY = re.compile(r'\{"(?:_{0,2}[A-Z][A-Z0-9_]{2,60}"\s*:|log"\s*:\s*")')
 _HEADER = re.compile(r"-- (?:Logs begin|Journal begins|No entries|Boot [0-9a-f]+|Reboot|cursor:)")
 _OCTAL = re.compile(r"#(0[0-3]\d|177)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -483,6 +493,16 @@ _FOREIGN = re.compile(
     r"(?:ansible\b|ansible-|sudo\b|su\b|sshd|CRON\b|cron\b|crond\b|dbus|systemd-|NetworkManager|audit|polkit|dhclient"
     r"|logger\b|nvidia-persistenced|chronyd|snapd|apt|unattended)"
 )
+_SERVER = re.compile(r"(?i)sglang|python|docker|podman|containerd|kimi|deepseek|llm")
+_SERVER_LINE = re.compile(r"(?:\x1b\[[0-9;]*m|#033\[[0-9;]*m)*\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+
+
+def _no_pid_needed(match):
+    """Tell whether ``host program:`` is what a collector wrote, though no process id says so."""
+    ident = match.group("ident")
+    if ident in _WRITERS:
+        return True
+    return bool(_SERVER.search(ident) and _SERVER_LINE.match(match.string, match.end()))
 
 
 def parse_time(text):
@@ -546,7 +566,32 @@ class TextReader:
             if record is not None:
                 yield record
                 return
+        if self._is_cut_json(text):
+            yield _EMPTY._replace(hidden="damaged", form="json", writer="app")
+            return
         yield from self._feed_text(text, terminated)
+
+    def _pieces(self, key, piece):
+        """The pieces of a line that a collector split, this one included: ``[length, piece, ...]``."""
+        parts = self._partial.pop(key, (None, [0]))[1]
+        parts[0] += len(piece)
+        parts.append(piece)
+        return parts
+
+    def _keep(self, key, record, parts):
+        """Keep the pieces until the rest of their line comes; False when they are too many."""
+        if parts[0] >= 65536 or len(parts) > 4096:
+            return False
+        self._partial[key] = (record, parts)
+        if len(self._partial) > 256:
+            del self._partial[next(iter(self._partial))]
+        return True
+
+    def _is_cut_json(self, text):
+        """Tell whether a line that is no JSON object is a piece of one: of a journal, Docker, or a structured log."""
+        if not text.startswith('{"'):
+            return False
+        return bool(_JOURNAL_KEY.match(text) or self.forms & {"json", "docker-json", "json-lines"})
 
     def close(self):
         """Yield records that were still open at the end of the input."""
@@ -554,7 +599,7 @@ class TextReader:
             yield self._record_of_fields(self._export)
         self._export = None
         for key, (record, parts) in list(self._partial.items()):
-            yield record._replace(text="".join(parts), line_break="eof")
+            yield record._replace(text="".join(parts[1:]), line_break="eof")
             del self._partial[key]
 
     def _json(self, text):
@@ -570,15 +615,13 @@ class TextReader:
         if isinstance(data.get("log"), str) and ("stream" in data or "time" in data):
             self.forms.add("docker-json")
             log = data["log"]
-            key = ("docker", data.get("stream"))
-            _record, parts = self._partial.pop(key, (None, []))
-            parts.append(log.rstrip("\n"))
-            if not log.endswith("\n") and sum(len(part) for part in parts) < 65536:
-                self._partial[key] = (_EMPTY._replace(form="docker-json"), parts)
+            key = ("docker", str(data.get("stream")))
+            parts = self._pieces(key, log.rstrip("\n"))
+            if not log.endswith("\n") and self._keep(key, _EMPTY._replace(form="docker-json"), parts):
                 return _EMPTY._replace(text="", writer="other", form="docker-json")
             stamp = data.get("time") if isinstance(data.get("time"), str) else None
             return self._inner(
-                _EMPTY._replace(text="".join(parts), form="docker-json", stamp=stamp, time=parse_time(stamp))
+                _EMPTY._replace(text="".join(parts[1:]), form="docker-json", stamp=stamp, time=parse_time(stamp))
             )
         self.forms.add("json-lines")
         stamp = next(
@@ -617,10 +660,11 @@ class TextReader:
             self.forms.add("export")
         if self._export_wanted is not None:
             name, need, have = self._export_wanted
-            have += raw + b"\n"
+            have += raw
+            have += b"\n"
             if need is None and len(have) >= 8:
                 need = int.from_bytes(have[:8], "little")
-                have = have[8:]
+                del have[:8]
             if need is not None and len(have) > need:
                 self._export[name] = have[:need].decode("utf-8", "replace")
                 self._export_wanted = None
@@ -638,7 +682,7 @@ class TextReader:
         if mark:
             self._export[name.decode("ascii", "replace")] = value.decode("utf-8", "replace")
         else:
-            self._export_wanted = (raw.decode("ascii", "replace"), None, b"")
+            self._export_wanted = (raw.decode("ascii", "replace"), None, bytearray())
 
     @staticmethod
     def _record_of_fields(fields):
@@ -654,7 +698,7 @@ class TextReader:
         cut = None if terminated else "input-end"
         for form, pattern in _SYSLOG_FORMS:
             match = pattern.match(plain)
-            if match and (form not in _NEED_PID or match.group("pid") or match.group("ident") == "kernel"):
+            if match and (form not in _NEED_PID or match.group("pid") or _no_pid_needed(match)):
                 self.forms.add(form)
                 self._after_syslog = True
                 yield self._syslog(form, match, plain[match.end() :], cut)
@@ -702,8 +746,7 @@ class TextReader:
         match = _CRI.match(rest)
         if match:
             key = ("cri", origin, match.group("stream"))
-            record, parts = self._partial.pop(key, (None, []))
-            parts.append(rest[match.end() :])
+            parts = self._pieces(key, rest[match.end() :])
             self.forms.add("cri")
             record = _EMPTY._replace(
                 form="cri",
@@ -712,10 +755,9 @@ class TextReader:
                 origin=origin,
                 line_break=cut,
             )
-            if match.group("part") == "P" and sum(len(part) for part in parts) < 65536:
-                self._partial[key] = (record, parts)
+            if match.group("part") == "P" and self._keep(key, record, parts):
                 return
-            yield record._replace(text="".join(parts))
+            yield record._replace(text="".join(parts[1:]))
             return
         match = _STAMPED.match(rest)
         if match:

@@ -119,6 +119,15 @@ def test_waiting_ends_when_nothing_better_can_come(text, phase):
     assert judge(text, around())[1] == phase
 
 
+def test_what_follows_in_an_endless_line_begins_no_message(monkeypatch):
+    monkeypatch.setattr(hicache_evidence, "LINE_LIMIT", 4096)
+    prompt = f"[2026-03-01 23:45:06] {'x' * 4096}"[:4096]
+    result, _phase = judge(BEGIN + prompt + rank_line(0) + prompt + "x" * 8192 + rank_line(1) + BOTH)
+    assert result["ranks_seen"] == 2
+    result, _phase = judge(BEGIN + prompt + rank_line(0) + prompt + "x" * 4096 + rank_line(1))
+    assert result["ranks_seen"] == 0
+
+
 def test_a_deadline_is_a_reason_of_its_own_and_shows_the_progress():
     text = BEGIN + "Loading safetensors checkpoint shards:  50% Completed | 32/64 [00:16<00:00,  2.01it/s]\n"
     result, _phase = judge(text, around(deadline=600))

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_log, hicache_size
 
@@ -193,7 +195,6 @@ def test_every_failure_text_is_known(code, text):
     "text",
     [
         "[2026-03-01 23:45:06] kill_process_tree called: parent_pid=12",
-        "[2026-03-01 23:45:06] SIGTERM received. signum=15 frame=None. Draining requests and shutting down...",
         "[2026-03-01 23:45:06 TP0] Exit code: 0",
         "sglang.service: Main process exited, code=exited, status=0/SUCCESS",
         "HiCache kv host pool (5 tokens) is smaller than the device pool (9 tokens);L2 cache effectiveness is reduced.",
@@ -309,3 +310,69 @@ def test_tables_are_whole():
         assert fatal.writer in ("app", "systemd", "kernel")
         assert fatal.advice
     assert len({pool.name for pool in hicache_log.POOLS}) == len(hicache_log.POOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HUGGING_FACE_HUB_TOKEN=topsecretvalue",
+        "MY_TOKEN='topsecretvalue'",
+        "AWS_SECRET_ACCESS_KEY=topsecretvalue",
+        "error: unrecognized arguments: --api-key 'top secret topsecretvalue'",
+        "error: unrecognized arguments: '--api-key', 'topsecretvalue'",
+        "error: unrecognized arguments: '--api-key' 'topsecretvalue'",
+        '{"passphrase": "topsecretvalue", "x": 1}',
+        '{\\"api_key\\": \\"topsecretvalue\\"}',
+        "api_key=SecretStr('topsecretvalue')",
+        "api_key=b'topsecretvalue'",
+        "api_key=['topsecretvalue', 'topsecretvalue']",
+        "api_keys=['x', 'topsecretvalue']",
+        "api_key='it\\'s topsecretvalue'",
+        "api_key='cut in topsecretvalue",
+        "api_key='p@ss,topsecretvalue'",
+        "private_key=topsecretvalue",
+        "ssl_keyfile_password='topsecretvalue'",
+        "mooncake_password:topsecretvalue",
+        "Authorization: topsecretvalue",
+        "Authorization: Bearer topsecretvalue",
+        "Cookie: session=topsecretvalue",
+        "redis://:topsecretvalue@host:6379/0",
+        "https://host/x?token=topsecretvalue&api_key=topsecretvalue",
+    ],
+)
+def test_secrets_of_every_form_are_masked(text):
+    assert "topsecretvalue" not in hicache_log.redact(f"RuntimeError: {text} and the rest")
+
+
+def test_numbers_of_tokens_are_not_masked():
+    text = "Decode batch, #token: 20480, token usage: 0.13, tokens=5, max_total_num_tokens=159270, api_key=None, x"
+    assert hicache_log.redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Allocating kv hierarchical KV host pool: {'9' * 5000} tokens, 1.00 GB host memory.",
+        f"Allocating {'9' * 5000}.00 GB host memory for hierarchical KV cache.",
+        f"max_total_num_tokens={'9' * 5000}, chunked_prefill_size=8192",
+        f"server_args=ServerArgs(tp_size={'9' * 5000}, hicache_ratio={'9' * 5000}.5)",
+        f"sglang.service: Scheduled restart job, restart counter is at {'9' * 5000}.",
+        f"Suppressed {'9' * 5000} messages from sglang.service",
+        f"Out of memory: Killed process {'9' * 5000} (sglang::schedul)",
+        f"[2026-03-01 23:45:06 TP{'9' * 5000}] Decode batch",
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_no_figure(text):
+    for writer in ("app", None):
+        assert not [event for event in hicache_log.parse_segment(text, writer) if event.kind == "alloc"]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["[ProcessGroupNCCL", "[2026-03-01 23:45:06 TP1", "Error: ", "a.b:", "(pid=1", "12%|x| 1/8 [0]", "api_key="],
+)
+def test_a_long_line_is_read_in_short_time(piece):
+    text = (piece * 200000)[:200000]
+    began = time.process_time()
+    hicache_log.parse_segment(text, None)
+    assert time.process_time() - began < 2

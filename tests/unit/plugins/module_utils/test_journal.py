@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -272,3 +273,69 @@ def test_the_export_form_is_read():
     records = [record for raw in content.split(b"\n") for record in reader.feed(raw)] + list(reader.close())
     assert [(record.text, record.line_break) for record in records] == [("\x1b[1mA\nB\x1b", "eof"), ("two", None)]
     assert hicache_log.strip_ansi(records[0].text) == "A\nB"
+
+
+def test_records_that_are_cut_do_not_search_a_block_twice():
+    class Counting(journal.Prefilter):
+        calls = 0
+
+        def candidates(self, block):
+            Counting.calls += 1
+            return super().candidates(block)
+
+    wanted = []
+    cut = line(MESSAGE="begin", _LINE_BREAK="pid-change")
+    block = (cut + line(MESSAGE="end") + line(MESSAGE="Decode batch")) * 50
+    stream = journal.JsonStream(lambda: bool(wanted), Counting())
+    texts = []
+    for record in stream.feed(block):
+        texts.append(record.text)
+        # The rest of a record that was cut is wanted, and nothing after it.
+        wanted[:] = [True] if record.line_break else []
+    assert texts == ["begin", "end"] * 50
+    assert Counting.calls == 1
+
+
+def test_a_line_of_very_many_pieces_is_read_in_short_time():
+    for piece in (b"2026-03-01T23:45:06Z stderr P x", b'{"log":"x","stream":"stderr"}'):
+        reader = journal.TextReader()
+        began = time.process_time()
+        for _turn in range(20000):
+            list(reader.feed(piece))
+        assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"log":"x","stream":["a"],"time":5}',
+        '{"log":"x","stream":{},"time":5}',
+        f'{{"_TRANSPORT":"stdout","MESSAGE":"x","_PID":"{"9" * 5000}","__REALTIME_TIMESTAMP":"{"9" * 400}"}}',
+        f'{{"_TRANSPORT":"stdout","MESSAGE":"x","_PID":{"9" * 400},"__REALTIME_TIMESTAMP":{"9" * 400}}}',
+        f"Mar 01 23:45:06 h sglang[{'9' * 5000}]: x",
+        f"<30>1 2026-03-01T23:45:06Z h sglang {'9' * 5000} - - x",
+        "__CURSOR=x",
+    ],
+)
+def test_no_odd_value_stops_the_text_reader(text):
+    reader = journal.TextReader()
+    list(reader.feed(text.encode()))
+    list(reader.close())
+
+
+def test_a_piece_of_a_json_record_is_a_hidden_message():
+    for text in ('{"__CURSOR":"s=1","MESSAGE":"[2026-0', '{"MESSAGE" : "x', '{"log":"[2026-03-01'):
+        assert [record.hidden for record in journal.TextReader().feed(text.encode())] == ["damaged"]
+    assert [record.hidden for record in journal.TextReader().feed(b'{"a": 1, this is text')] == [None]
+
+
+def test_what_the_collectors_say_belongs_to_no_start_of_their_own():
+    for fields in (
+        {"_COMM": "systemd-journal", "_TRANSPORT": "driver", "OBJECT_SYSTEMD_UNIT": "x.service"},
+        {"_SYSTEMD_UNIT": "systemd-oomd.service"},
+        {"_SYSTEMD_UNIT": "systemd-coredump@0-1-0.service", "COREDUMP_UNIT": "x.service"},
+        {"_PID": "1", "_COMM": "systemd", "UNIT": "x.service"},
+    ):
+        record = journal.journal_record({"MESSAGE": "x", "_SYSTEMD_INVOCATION_ID": A, **fields})
+        assert record.invocation is None
+        assert record.unit in ("x.service", None)
