@@ -116,6 +116,7 @@ class Evidence:
         self._open = OrderedDict()
         self._head = None
         self._learned = None
+        self._strangers = OrderedDict()
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -301,17 +302,32 @@ class Evidence:
         pid = event.data.get("pid")
         if pid and int(pid) in self.start.pids:
             return True
+        if pid and pid in self._strangers:
+            return False
         if "task_memcg=" in text or "oom_memcg=" in text:
-            groups = re.findall(r"(?:task_memcg|oom_memcg)=(\S*?)(?:,|$)", text)
-            name = self.unit or self._learned
-            if any(name and f"/{name}" in group for group in groups):
+            ours = self._our_cgroup(text)
+            victim = re.search(r"\bpid=(\d{1,10})\b", text)
+            if victim and int(victim.group(1)) in self.start.pids:
                 return True
-            if any(_LIKELY.search(group) for group in groups):
-                return True
-            task = re.search(r"\btask=([^,]+)", text)
-            return bool(task and re.search(r"(?i)sglang", task.group(1)))
+            # The next words of the kernel name the victim by a name that many programs share.
+            if victim and not ours and (self.unit or self._learned):
+                self._strangers[victim.group(1)] = True
+                while len(self._strangers) > _MAX_OPEN:
+                    self._strangers.popitem(last=False)
+            return ours
         comm = event.data.get("comm")
         return bool(comm and _OURS_COMM.search(comm))
+
+    def _our_cgroup(self, text):
+        """Tell whether the kernel's words about an OOM kill name the cgroup of our unit, or SGLang itself."""
+        groups = re.findall(r"(?:task_memcg|oom_memcg)=(\S*?)(?:,|$)", text)
+        name = self.unit or self._learned
+        if any(name and f"/{name}" in group for group in groups):
+            return True
+        if any(_LIKELY.search(group) for group in groups):
+            return True
+        task = re.search(r"\btask=([^,]+)", text)
+        return bool(task and re.search(r"(?i)sglang", task.group(1)))
 
     # -- the application ------------------------------------------------------------------------------------------
 

@@ -490,6 +490,8 @@ _RANK_TAG = re.compile(r"^([A-Za-z_]+?)_?(\d{1,6})$")
 #: Words that name a process of the server, in the order in which a rank is written.
 RANK_WORDS = ("DP", "PP", "CP", "ATTN_CP", "MOE_DP", "TP", "EP")
 
+_RANKS_ONLY = re.compile(rf"(?i)\s?(?:{'|'.join(RANK_WORDS)})_?\d{{1,6}}(?: (?:{'|'.join(RANK_WORDS)})_?\d{{1,6}})*$")
+
 _GENERIC_PREFIXES = (
     re.compile(rf"{_STAMP}(?=\s|$)\s*"),
     re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\s+"),
@@ -502,6 +504,7 @@ _GENERIC_PREFIXES = (
         r"(?:[A-Za-z_]\w*\.)+(?!py:|\w*(?:Error|Exception): )[A-Za-z_]\w*(?::\w+)?(?::\d+)?(?::\s+| - |\s+\|\s+)"
     ),
     re.compile(r"\[[\w./-]+\.py:\d+\]:?\s+"),
+    re.compile(r"[\w./-]{1,200}\.py:\d{1,6}(?::| -)?\s+"),
     re.compile(r"\([^()\r\n]{0,80}\bpid=\d+[^()\r\n]{0,80}\)\s*"),
     re.compile(r"\[rank\d+\]:\s*"),
     re.compile(r"\[\d+,\d+\]<std(?:out|err)>:\s*"),
@@ -539,6 +542,11 @@ def split_prefix(text):
         if match and (match.group("time") or match.group("tags").strip()) and not had_app:
             had_app = True
             time = match.group("time")
+            tags = _rank_tags(match.group("tags"))
+            rest = rest[match.end() :].lstrip()
+            continue
+        if match and had_app and not tags and not match.group("time") and _RANKS_ONLY.match(match.group("tags")):
+            # Some loggers put the rank into brackets of its own.
             tags = _rank_tags(match.group("tags"))
             rest = rest[match.end() :].lstrip()
             continue

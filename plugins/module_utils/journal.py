@@ -465,8 +465,14 @@ _SYSLOG_FORMS = (
 # The words of a message can look like "host program:" in these forms: they count only with a process id.
 _NEED_PID = ("short-iso", "short-monotonic", "short-no-host", "short-iso-no-host")
 _KERNEL_FORMS = (
-    ("dmesg", re.compile(r"(?P<stamp>\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]) ")),
-    ("dmesg", re.compile(r"(?P<stamp>\[ *\d+\.\d{4,9}\]) ")),
+    # dmesg -x names facility and level first
+    (
+        "dmesg",
+        re.compile(
+            r"(?:[a-z]+\s*:[a-z]+\s*: )?(?P<stamp>\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]) "
+        ),
+    ),
+    ("dmesg", re.compile(r"(?:[a-z]+\s*:[a-z]+\s*: )?(?P<stamp>\[ *\d+\.\d{4,9}\]) ")),
     ("dmesg", re.compile(rf"(?P<stamp>{_ISO}) (?=oom-kill:|Out of memory: |Memory cgroup out of memory: )")),
 )
 _CRI = re.compile(rf"(?P<stamp>{_ISO}) (?P<stream>stdout|stderr) (?P<part>[FP])(?::\S+)? ")

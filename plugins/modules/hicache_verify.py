@@ -329,6 +329,7 @@ import gzip
 import lzma
 import os
 import time
+import zlib
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
@@ -496,7 +497,7 @@ class Verifier:
         try:
             with self.open_log(name) as source:
                 self.evidence = read_log(source, self.unit, self.params["invocation_id"])
-        except (OSError, EOFError, lzma.LZMAError) as error:
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
             self.module.fail_json(
                 msg=f"log_file {name} cannot be read: {error}. Give a readable file of the target host."
             )

@@ -505,7 +505,9 @@ def test_a_compressed_log_is_read(host, tmp_path):
     assert run(unit=None, ranks=8, log_file=str(target)).answer["verdict"] == "pass"
 
 
-@pytest.mark.parametrize("content", [None, b"no gzip"])
+@pytest.mark.parametrize(
+    "content", [None, b"no gzip", gzip.compress(b"x" * 99)[:10] + b"\xff" * 40, gzip.compress(b"x" * 9999)[:-9]]
+)
 def test_a_log_that_cannot_be_read_is_an_error(host, tmp_path, content):
     target = tmp_path / "x.log.gz"
     if content:
