@@ -53,6 +53,7 @@ class Rank:
         self.side = []
         self.shared = None
         self.repeats = 0
+        self.others = False
 
     def pools(self):
         """Every pool that takes memory, as (pool name, allocation)."""
@@ -149,6 +150,7 @@ def _sort_pools(rank):
             same = item.gb == rank.main.gb and item.tokens == rank.main.tokens
             if same:
                 rank.repeats += 1
+                rank.others = rank.others or (None not in (item.pid, rank.main.pid) and item.pid != rank.main.pid)
             elif item.role == "by_order" and rank.draft is None:
                 rank.draft = item
             else:
@@ -691,7 +693,16 @@ def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, siz
     seen = [rank for rank in ranks if rank.main]
     complete = not missing and len(seen) >= number
     doubled = [rank.name for rank in seen if rank.repeats]
-    if doubled:
+    others = [rank for rank in seen if rank.others]
+    mixed = bool(others) and len(others) < len(seen)
+    if mixed:
+        reasons.unknown(
+            "doubled_rank",
+            f"{_join([rank.name for rank in others])} reported the same pool from more than one process, the other "
+            "ranks did not: the log holds a newer start that is not complete, or two servers. Name the unit or the "
+            "start, or read the journal itself.",
+        )
+    elif doubled:
         reasons.note(
             "doubled_rank",
             f"{_join(doubled)} reported the same pool more than once: the log holds lines twice, or two servers write "
@@ -709,6 +720,8 @@ def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, siz
     if number == 0:
         reasons.good("no_pool_expected", "No host pool was expected, and none was reported: HiCache is off.")
         return PASS
+    if complete and mixed:
+        return INCONCLUSIVE
     if complete:
         total = sum(item.gb for rank in ranks for _pool, item in rank.pools())
         reasons.good(
