@@ -59,4 +59,4 @@ clean: ## Remove the lab's hosts, its network and its server; keep caches
 
 .PHONY: distclean
 distclean: clean ## Remove the caches and .venv as well
-	rm -rf --one-file-system "$${LLMFLEET_LAB_STATE:-/var/lib/llmfleet-lab}" .venv .venv.part .cache .ansible
+	rm -rf --one-file-system /var/lib/llmfleet-lab .venv .venv.part .cache .ansible

@@ -19,6 +19,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".cache" / "test-logs"
+
+
+def molecule(scenario):
+    """Create, check, converge, converge again, verify and destroy one scenario."""
+    return [["molecule", "test", "--no-command-borders", "--scenario-name", scenario]]
+
+
 # A stage is a list of commands; the first that fails ends it. The order is by time: what fails fast comes first.
 STAGES = {
     "lint": [
@@ -33,10 +40,10 @@ STAGES = {
         ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"],
         ["pytest", "-q", "tests/system"],
     ],
-    "refusals": [["molecule", "test", "-s", "refusals"]],
-    "faults": [["molecule", "test", "-s", "faults"]],
-    "default": [["molecule", "test", "-s", "default"]],
-    "real": [["molecule", "test", "-s", "real"]],
+    "refusals": molecule("refusals"),
+    "faults": molecule("faults"),
+    "default": molecule("default"),
+    "real": molecule("real"),
 }
 
 
@@ -65,6 +72,7 @@ def main(names):
     LOGS.mkdir(parents=True, exist_ok=True)
     # Molecule and ansible-test find their programs and the collection through these.
     os.environ["PATH"] = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    os.environ["NO_COLOR"] = "1"
     os.environ["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")
     failed = []
     chosen = names or list(STAGES)

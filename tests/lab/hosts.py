@@ -35,7 +35,7 @@ import time
 import uuid
 from pathlib import Path
 
-STATE = Path(os.environ.get("LLMFLEET_LAB_STATE", "/var/lib/llmfleet-lab"))
+STATE = Path("/var/lib/llmfleet-lab")
 BRIDGE = "llmfleet0"
 NETWORK = ipaddress.ip_network("10.213.77.0/24")
 GATEWAY = NETWORK[1]

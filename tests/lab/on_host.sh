@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Run a command, or a shell, on a host of the lab: on_host.sh NAME [COMMAND ...]
 set -eu
-state="${LLMFLEET_LAB_STATE:-/var/lib/llmfleet-lab}"
+state=/var/lib/llmfleet-lab
 name="$1"
 shift
 address="$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["address"])' \

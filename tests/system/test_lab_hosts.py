@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 TOOL = Path(__file__).resolve().parents[1] / "lab" / "hosts.py"
-STATE = Path(os.environ.get("LLMFLEET_LAB_STATE", "/var/lib/llmfleet-lab"))
+STATE = Path("/var/lib/llmfleet-lab")
 NAME, ADDRESS = "lab-test", "10.213.77.91"
 FOLDER = STATE / "hosts" / NAME
 
