@@ -43,8 +43,18 @@ _OPEN_AGE = 20000
 _START = re.compile(r"(?P<verb>Starting|Started) (?P<what>[^\r\n]{1,300}?)(?:\.\.\.|\.)?$")
 _UNIT_TOKEN = re.compile(r"\b([\w@:.\\-]+\.(?:service|scope|socket|target|timer|slice|mount|path))\b")
 _LIKELY = re.compile(r"(?i)sglang|kimi|deepseek|llm|inference|hicache")
+_HELPER = re.compile(r"(?i)export|rout|gateway|proxy|check|backup|prepar|download|monitor|metric|clean")
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt): \S")
 _OURS_COMM = re.compile(r"(?i)sglang|python|pt_main_thread|torch|ray::")
+
+
+def _likeness(name):
+    """How much a unit's name looks like that of an SGLang server: 0 (not at all) to 3."""
+    if not _LIKELY.search(name):
+        return 0
+    if _HELPER.search(name) or not name.endswith((".service", ".scope")):
+        return 1
+    return 3 if re.search(r"(?i)sglang", name) else 2
 
 
 def _unit_in(words):
@@ -214,7 +224,7 @@ class Evidence:
             return True
         if self.unit:
             return name == self.unit
-        if self._learned is None and _LIKELY.search(name):
+        if _likeness(name) > _likeness(self._learned or ""):
             self._learned = name
         return self._learned is None or name == self._learned
 

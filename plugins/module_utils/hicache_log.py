@@ -254,8 +254,7 @@ FATALS = (
     _app(
         "unit_stopped",
         "death",
-        r"(?:SIGTERM received\. signum=|(?:INFO:\s+)?Application shutdown complete\."
-        r"|(?:INFO:\s+)?Finished server process \[\d+\])",
+        r"(?:SIGTERM received\. signum=|(?:INFO:\s+)?Application shutdown complete\.)",
         "the server was stopped: start it again",
     ),
     # container engines

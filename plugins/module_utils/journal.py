@@ -325,7 +325,6 @@ KEYWORDS = (
     "EADDRINUSE",
     "SIGTERM received",
     "shutdown complete",
-    "Finished server process",
     "is not available",
     "failed to listen",
     "blob data",
