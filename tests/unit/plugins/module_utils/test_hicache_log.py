@@ -249,6 +249,8 @@ def test_prefixes_are_taken_off(text, tags, rest):
         "Capturing batches (bs=16 avail_mem=4.65 GB):  12%|█▎        | 1/8 [00:00<00:04,  1.66it/s]",
         " 33%|███▎      | 1/3 [00:00<00:00, 9.96it/s]",
         "100%|##########| 1.5G/1.5G [00:10<00:00, 150MB/s]",
+        "Loading: 3it [00:01,  2.00it/s]",
+        "12.5MB [00:01, 9.00MB/s]",
     ],
 )
 def test_a_message_may_follow_a_progress_bar(bar):
