@@ -74,6 +74,7 @@ def main(names):
     os.environ["PATH"] = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     os.environ["NO_COLOR"] = "1"
     os.environ["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")
+    subprocess.run([ROOT / "tests" / "lab" / "debian_packages.sh"], check=True)
     failed = []
     chosen = names or list(STAGES)
     started = time.monotonic()

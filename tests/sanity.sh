@@ -81,10 +81,7 @@ print(get_venv_packages(types.SimpleNamespace(version=sys.argv[1]))["pip"])' "$c
 cp "$bootstrap" "$HOME/.ansible/test/cache/get_pip_${pip_version//./_}.py"
 
 # A test without its program passes in silence. Debian and Ubuntu have it as a package.
-if ! command -v shellcheck >/dev/null && [ "$(id -u)" -eq 0 ]; then
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends shellcheck >/dev/null ||
-        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends shellcheck >/dev/null; }
-fi
+"$root/tests/lab/debian_packages.sh" >/dev/null
 command -v shellcheck >/dev/null || fail "install shellcheck, which one of the tests runs"
 
 # From here on every part runs, so that one run shows all there is to mend.
