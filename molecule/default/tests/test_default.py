@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[3]
 UNIT = "sglang-kimi.service"
 RANKS = {f"TP{number}" for number in range(8)}
 # 159,277 device tokens x 4.0 and one page more, at 61 layers x 576 x 2 bytes; the draft has one such layer.
@@ -102,3 +105,24 @@ def test_nobody_but_root_changes_what_the_service_runs(host):
         node = host.file(path)
         assert node.user == "root"
         assert node.mode & 0o022 == 0
+
+
+def test_a_later_day_judges_again_and_changes_nothing(host, fact):
+    done = subprocess.run(
+        [
+            "ansible-playbook",
+            "-i",
+            "molecule/default/inventory",
+            "--limit",
+            host.backend.hostname,
+            "playbooks/verify.yml",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "changed=0" in done.stdout
+    assert "PASS - 8 of 8 ranks" in done.stdout
+    assert json.loads(host.file("/etc/ansible/facts.d/sglang_kimi.fact").content_string) == fact
