@@ -18,19 +18,6 @@ NEW = "Allocating kv hierarchical KV host pool: 637109 tokens, 44.77 GB host mem
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("standin")
-    built = {}
-
-    def get(release):
-        if release not in built:
-            built[release] = harness.unpack(f"{release}+standin", directory)
-        return built[release]
-
-    return get
-
-
-@pytest.fixture(scope="module")
 def kimi(tmp_path_factory):
     return harness.write_model(tmp_path_factory.mktemp("model") / "kimi", harness.KIMI)
 

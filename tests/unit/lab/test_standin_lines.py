@@ -33,19 +33,6 @@ REAL_FLAGS = shlex.split(
 )
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("standin")
-    built = {}
-
-    def get(release):
-        if release not in built:
-            built[release] = harness.unpack(f"{release}+standin", directory)
-        return built[release]
-
-    return get
-
-
 @pytest.fixture
 def kimi(tmp_path):
     return harness.write_model(tmp_path / "kimi", harness.KIMI)

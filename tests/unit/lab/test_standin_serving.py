@@ -15,19 +15,6 @@ LONG = {**CHAT, "messages": [{"role": "user", "content": "the same long prefix "
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("standin")
-    built = {}
-
-    def get(release):
-        if release not in built:
-            built[release] = harness.unpack(f"{release}+standin", directory)
-        return built[release]
-
-    return get
-
-
-@pytest.fixture(scope="module")
 def kimi(tmp_path_factory):
     return harness.write_model(tmp_path_factory.mktemp("model") / "kimi", harness.KIMI)
 
