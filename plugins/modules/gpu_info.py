@@ -42,13 +42,8 @@ options:
       - Folder with one entry per loaded kernel module.
     type: path
     default: /sys/module
-attributes:
-  check_mode:
-    description: Reads only, and does the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
+extends_documentation_fragment:
+  - llmfleet.sglang.attributes
 """
 
 EXAMPLES = r"""

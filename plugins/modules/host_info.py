@@ -30,13 +30,8 @@ options:
       - Where the proc file system is mounted.
     type: path
     default: /proc
-attributes:
-  check_mode:
-    description: Reads only, and does the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
+extends_documentation_fragment:
+  - llmfleet.sglang.attributes
 """
 
 EXAMPLES = r"""
