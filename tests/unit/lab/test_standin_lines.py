@@ -157,7 +157,7 @@ def test_eight_ranks_and_the_draft(tree, kimi, draft, tmp_path, release, main, d
     begun = time.monotonic()
     with harness.StandIn(tree(release), kimi, tmp_path, *flags) as server:
         server.wait_ready()
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 60
         assert allocations(server) == {f"TP{rank}": [main, *drafts] for rank in range(8)}
         registered = server.lines("HiCache draft KV registered: MHATokenToKVPool (host ")
         assert len(registered) == (8 if release in ("0.5.11", "0.5.16", "0.5.17") else 0)

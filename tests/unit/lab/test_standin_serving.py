@@ -126,11 +126,10 @@ def test_stream_comes_token_by_token(tree, kimi, tmp_path):
     slow = {"SGLANG_STANDIN_TOKEN_DELAY_MS": "50"}
     with harness.StandIn(tree("0.5.23"), kimi, tmp_path, env=slow) as server:
         server.wait_ready()
-        begun, times = time.monotonic(), []
         with server.open("/v1/completions", {"prompt": "x", "max_tokens": 10, "stream": True}) as answer:
-            times = [time.monotonic() - begun for line in answer if line.startswith(b"data: {")]
-    assert times[0] < 0.4
-    assert times[-1] > 0.45
+            times = [time.monotonic() for line in answer if line.startswith(b"data: {")]
+    # Held back until all is generated, they would come at one moment.
+    assert times[-1] - times[0] > 0.3
 
 
 def test_bearer_key(tree, kimi, tmp_path):
