@@ -16,5 +16,5 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 apt-get update -qq
 # shellcheck disable=SC2086 # each name is a word of its own
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends $missing >/dev/null
 echo "changed: installed$missing"
