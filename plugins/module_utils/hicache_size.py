@@ -29,6 +29,37 @@ FIRST_LABELLED = (0, 5, 17, 0)
 #: First release that gives the draft model a host pool of its own.
 FIRST_DRAFT_POOL = (0, 5, 11, 0)
 
+#: First release whose draft pool has exactly the tokens of the main pool; before, it was sized by their ratio.
+FIRST_EXACT_DRAFT = (0, 5, 23, 0)
+#: First release that starts with a host pool no larger than the device pool; before, that was an assertion.
+FIRST_SMALL_POOL = (0, 5, 15, 0)
+#: First release whose pipeline stages agree on the tokens of a pool that ``--hicache-size`` makes.
+FIRST_SYNCED_SIZE = (0, 5, 15, 0)
+#: First release that divides the host's memory among its ranks before it compares; before, each rank compared alone.
+FIRST_DIVIDED = (0, 5, 19, 0)
+#: First release that also obeys the memory limits of control groups.
+FIRST_CGROUP = (0, 5, 21, 0)
+#: First release that lowers the default ratio to what fits, where neither ratio nor size is given.
+FIRST_AUTO_SIZED = (0, 5, 21, 0)
+#: First release that pins what it asked for; before, torch's allocator took the next power of two.
+FIRST_EXACT_PINNING = (0, 5, 4, 0)
+
+#: Bytes that every release leaves to the rest of the host.
+RESERVE = 10 * GIB
+#: ``--hicache-ratio`` where neither it nor ``--hicache-size`` is given.
+DEFAULT_RATIO = 2.0
+
+#: Attention backends that take certain page sizes only: what they take, and what they make of any other.
+#: Source: ``srt/server_args.py`` (to 0.5.16) and ``srt/arg_groups/overrides.py`` (0.5.23).
+BACKEND_PAGES = {
+    "cutedsl_mla": ((32, 64), 64),
+    "cutlass_mla": ((128,), 128),
+    "flashmla": ((64,), 64),
+    "hpc_ops": ((64,), 64),
+    "trtllm_mha": ((16, 32, 64, 128), 64),
+    "trtllm_mla": ((32, 64), 64),
+}
+
 _RELEASE = re.compile(r"^v?(\d+)\.(\d+)(?:\.(\d+))?(?:(?:\.post|-)(\d+))?")
 
 
@@ -84,6 +115,16 @@ def align_tokens(tokens, page_size=1, release=None):
     return tokens
 
 
+def effective_page_size(page_size=None, backends=()):
+    """The page size that a start ends up with: asked for, else 1, and then what its attention backends take."""
+    size = page_size or 1
+    for backend in backends:
+        taken, replacement = BACKEND_PAGES.get(backend, ((size,), size))
+        if size not in taken:
+            size = replacement
+    return size
+
+
 def host_tokens(device_tokens, ratio, page_size=1, release=None):
     """Tokens of the host pool that ``--hicache-ratio`` makes from a device pool of ``device_tokens``."""
     return align_tokens(int(device_tokens * ratio), page_size, release)
@@ -97,6 +138,49 @@ def host_tokens_for_size(size_gb, bytes_per_token, page_size=1, release=None):
     if bytes_per_token < 1:
         raise ValueError(f"bytes_per_token is {bytes_per_token}: a token takes at least 1 byte")
     return align_tokens(int(size_gb * GB // bytes_per_token), page_size, release)
+
+
+def draft_tokens(main_tokens, device_tokens=None, page_size=1, release=None):
+    """Tokens of the draft's host pool, which has a slot for each slot of the main pool.
+
+    Before 0.5.23 it was sized by the ratio of both pools of the target, and then got a page of its own.
+    Without ``device_tokens`` that page is assumed.
+    """
+    parsed = parse_release(release) if release is not None else FIRST_EXACT_DRAFT
+    if parsed >= FIRST_EXACT_DRAFT:
+        return main_tokens
+    if not device_tokens:
+        return align_tokens(main_tokens, page_size, release)
+    # SGLang's own way through a float may lose a token, and with it the page.
+    return align_tokens(int(device_tokens * (main_tokens / device_tokens)), page_size, release)
+
+
+def pinned_bytes(requested, release=None):
+    """Bytes of host memory that a pool of ``requested`` bytes really takes."""
+    if release is None or parse_release(release) >= FIRST_EXACT_PINNING or requested < 1:
+        return requested
+    return 1 << (requested - 1).bit_length()
+
+
+def rank_budget(available, ranks, release=None, cgroup_limit=None):
+    """Bytes that a release grants one pool of one rank; it refuses a larger one before it allocates.
+
+    ``available`` is the host's memory available to new processes, ``ranks`` the ranks of this start on the host,
+    ``cgroup_limit`` what control groups leave to the service, None where they set no limit. All are bytes.
+    """
+    parsed = parse_release(release) if release is not None else FIRST_AUTO_SIZED
+    if parsed >= FIRST_CGROUP and cgroup_limit is not None:
+        available = min(available, cgroup_limit)
+    free = available - RESERVE
+    return free // ranks if parsed >= FIRST_DIVIDED else free
+
+
+def auto_ratio(budget, device_bytes, fraction=0.8, ratio=DEFAULT_RATIO):
+    """The ratio of a start that names neither ratio nor size (0.5.21 and newer).
+
+    ``budget`` is :func:`rank_budget`, ``device_bytes`` what a rank's device pools hold, both in bytes.
+    """
+    return min(ratio, int(budget * fraction) * 0.95 / device_bytes)
 
 
 def tokens_to_gb(tokens, bytes_per_token):

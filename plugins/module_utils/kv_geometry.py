@@ -13,6 +13,8 @@ Standard library only, Python 3.9 and newer, no Ansible.
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from .hicache_size import mha_bytes_per_token, mla_bytes_per_token
 
 MLA_ARCHITECTURES = frozenset(
@@ -51,6 +53,11 @@ ITEM_SIZES = {
 }
 
 
+#: architecture: as config.json names it; kind: ``mla`` or ``mha``; layers: of the whole model; layer_bytes: bytes that
+#: one token takes in one layer of one rank.
+Geometry = namedtuple("Geometry", "architecture kind layers layer_bytes")
+
+
 class GeometryError(ValueError):
     """The KV geometry cannot be told from this config; the message names what is missing."""
 
@@ -69,16 +76,12 @@ def _number(config, names, architecture):
     raise GeometryError(f"config.json of {architecture} has no positive {' or '.join(names)}")
 
 
-def bytes_per_token(config, tensor_parallel_size=1, kv_cache_dtype=None):
-    """Bytes that one token takes in the KV cache of one rank, over all layers.
+def geometry(config, tensor_parallel_size=1, kv_cache_dtype=None):
+    """The :class:`Geometry` of one rank's KV cache.
 
     ``config`` is the parsed ``config.json``; nested ``text_config`` as in Kimi-K2.5 is followed.
-    ``kv_cache_dtype`` is SGLang's ``--kv-cache-dtype``; None is ``auto``.
-
-    >>> kimi = {"architectures": ["KimiK25ForConditionalGeneration"],
-    ...         "text_config": {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_hidden_layers": 61}}
-    >>> bytes_per_token(kimi, tensor_parallel_size=8)
-    70272
+    ``tensor_parallel_size`` is the number of ranks that share the heads: under DP attention it is SGLang's
+    ``--tp-size`` divided by ``--dp-size``. ``kv_cache_dtype`` is SGLang's ``--kv-cache-dtype``; None is ``auto``.
 
     :raises GeometryError: when the architecture is not known, or a figure is missing from the config.
     """
@@ -99,13 +102,39 @@ def bytes_per_token(config, tensor_parallel_size=1, kv_cache_dtype=None):
     text = _text_config(config)
     layers = _number(text, ("num_hidden_layers", "n_layer"), architecture)
     if architecture in MLA_ARCHITECTURES:
-        return mla_bytes_per_token(
-            _number(text, ("kv_lora_rank",), architecture),
-            _number(text, ("qk_rope_head_dim",), architecture),
-            layers,
-            item_size,
-        )
+        rank = _number(text, ("kv_lora_rank",), architecture)
+        rope = _number(text, ("qk_rope_head_dim",), architecture)
+        return Geometry(architecture, "mla", layers, mla_bytes_per_token(rank, rope, 1, item_size))
     heads = _number(text, ("num_attention_heads", "n_head"), architecture)
     kv_heads = text.get("num_key_value_heads") or heads
     head_dim = text.get("head_dim") or _number(text, ("hidden_size", "n_embd"), architecture) // heads
-    return mha_bytes_per_token(kv_heads, head_dim, layers, tensor_parallel_size, item_size)
+    layer_bytes = mha_bytes_per_token(kv_heads, head_dim, 1, tensor_parallel_size, item_size)
+    return Geometry(architecture, "mha", layers, layer_bytes)
+
+
+def stage_layers(layers, pipeline_parallel_size=1, stage=0):
+    """Layers of one pipeline stage: even, and the last stages hold one more each where there is a rest.
+
+    That is the rule of ``get_pp_indices`` in ``srt/distributed/utils.py`` from 0.5.9 to 0.5.23, as long as
+    ``SGLANG_PP_LAYER_PARTITION`` is not set.
+
+    :raises GeometryError: when there are more stages than layers.
+    """
+    if pipeline_parallel_size > layers:
+        raise GeometryError(f"{layers} layers cannot be spread over {pipeline_parallel_size} pipeline stages")
+    share, rest = divmod(layers, pipeline_parallel_size)
+    return share + (1 if stage >= pipeline_parallel_size - rest else 0)
+
+
+def bytes_per_token(config, tensor_parallel_size=1, kv_cache_dtype=None):
+    """Bytes that one token takes in the KV cache of one rank, over all layers; see :func:`geometry`.
+
+    >>> kimi = {"architectures": ["KimiK25ForConditionalGeneration"],
+    ...         "text_config": {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_hidden_layers": 61}}
+    >>> bytes_per_token(kimi, tensor_parallel_size=8)
+    70272
+
+    :raises GeometryError: when the architecture is not known, or a figure is missing from the config.
+    """
+    found = geometry(config, tensor_parallel_size, kv_cache_dtype)
+    return found.layers * found.layer_bytes
