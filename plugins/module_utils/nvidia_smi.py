@@ -15,6 +15,7 @@ NVIDIA_VENDOR = "0x10de"
 # PCI base class 03: display controllers. NVIDIA's data centre boards are 0x0302xx (3D), the others 0x0300xx (VGA);
 # the audio function of a board is class 04 and NVSwitches are class 06.
 PCI_DISPLAY_CLASS = "0x03"
+PCI_NVSWITCH_CLASS = "0x0680"
 
 # name of the field in the result -> (name that nvidia-smi knows, kind)
 GPU_FIELDS = (
@@ -151,6 +152,17 @@ def classify_failure(rc, stdout, stderr):
 def is_gpu_function(vendor, device_class):
     """Whether a PCI function, given sysfs' ``vendor`` and ``class`` texts, is an NVIDIA GPU."""
     return vendor.strip().lower() == NVIDIA_VENDOR and device_class.strip().lower().startswith(PCI_DISPLAY_CLASS)
+
+
+def is_nvswitch(vendor, device_class):
+    """Whether a PCI function is an NVSwitch: of NVIDIA, and a bridge of no standard kind."""
+    return vendor.strip().lower() == NVIDIA_VENDOR and device_class.strip().lower().startswith(PCI_NVSWITCH_CLASS)
+
+
+def library_version(name):
+    """Version of the driver that a library's file name tells ("libcuda.so.580.126.09"); None for other names."""
+    found = re.match(r"^lib(?:cuda|nvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)$", name)
+    return found.group(1) if found else None
 
 
 def _value(cell, kind, field, problems):

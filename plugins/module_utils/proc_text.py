@@ -54,6 +54,57 @@ def parse_unit(text):
     return None
 
 
+def parse_node_memory(text):
+    """Sizes of a NUMA node's meminfo below /sys, as :func:`parse_meminfo`: each line begins with "Node N "."""
+    return parse_meminfo(re.sub(r"(?m)^Node \d+ +", "", text))
+
+
+def parse_limits(text):
+    """Hard limits of /proc/PID/limits: ``{"Max open files": 1048576, "Max locked memory": None, ...}``.
+
+    None means unlimited. Sizes are in bytes, counts are numbers.
+    """
+    limits = {}
+    for line in text.splitlines():
+        found = re.match(r"^(Max [a-z ]+?) {2,}(\d+|unlimited) +(\d+|unlimited)\b", line)
+        if found:
+            limits[found.group(1)] = None if found.group(3) == "unlimited" else int(found.group(3))
+    return limits
+
+
+def parse_capabilities(text):
+    """The effective capabilities of /proc/PID/status as a number with one bit for each; None if it does not tell."""
+    found = re.search(r"(?m)^CapEff:\s*([0-9a-fA-F]+)\s*$", text)
+    return int(found.group(1), 16) if found else None
+
+
+def parse_cgroups(text):
+    """Paths of /proc/PID/cgroup: ``{"": path in version 2, "memory": path of that controller in version 1, ...}``."""
+    paths = {}
+    for line in text.splitlines():
+        parts = line.split(":", 2)
+        if len(parts) == 3:
+            for controller in parts[1].split(","):
+                paths[controller] = parts[2]
+    return paths
+
+
+def parse_cgroup_limit(text):
+    """A limit of a cgroup (memory.max, pids.max, memory.limit_in_bytes, ...); None where there is none.
+
+    Version 2 says "max"; version 1 a number near 2**63 that is rounded to pages.
+    """
+    text = text.strip()
+    if not text.isdigit() or int(text) >= 2**62:
+        return None
+    return int(text)
+
+
+def parse_command_line(text):
+    """The kernel's parameters in their order; quotes keep spaces together."""
+    return [word.replace('"', "") for word in re.findall(r'(?:[^\s"]|"[^"]*")+', text)]
+
+
 def _address(text):
     # The kernel prints each 32-bit word of the address in the machine's byte order.
     words = [int(text[start : start + 8], 16) for start in range(0, len(text), 8)]

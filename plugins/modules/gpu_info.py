@@ -34,7 +34,8 @@ options:
     default: /proc
   pci_path:
     description:
-      - Folder with one entry per PCI function, each with the files C(vendor), C(device) and C(class).
+      - Folder with one entry per PCI function, each with the files C(vendor), C(device) and C(class), as C(/sys) has
+        them.
     type: path
     default: /sys/bus/pci/devices
   module_path:
@@ -42,6 +43,12 @@ options:
       - Folder with one entry per loaded kernel module.
     type: path
     default: /sys/module
+  library_paths:
+    description:
+      - Folders in which the driver's libraries are looked for.
+    type: list
+    elements: path
+    default: [/usr/lib/x86_64-linux-gnu, /usr/lib/aarch64-linux-gnu, /usr/lib64]
 extends_documentation_fragment:
   - llmfleet.sglang.attributes
 """
@@ -162,6 +169,10 @@ gpus:
       description: Whether the driver stays initialised without a client.
       type: bool
       sample: true
+    numa_node:
+      description: The NUMA node that the GPU is attached to, null on a host without such nodes or if unknown.
+      type: int
+      sample: 0
     problems:
       description: Values by which the GPU says that it is broken.
       type: list
@@ -197,6 +208,14 @@ processes:
       description: The systemd unit of the process, null if it has none or is gone.
       type: str
       sample: sglang-kimi.service
+library_versions:
+  description:
+    - Versions of the user-space driver that lie in O(library_paths), as the names of C(libcuda.so) and
+      C(libnvidia-ml.so) tell them. Two, or another one than the kernel module's, are a half upgrade.
+  returned: always
+  type: list
+  elements: str
+  sample: [580.126.09]
 kernel_module:
   description: The loaded NVIDIA kernel module.
   returned: always
@@ -237,47 +256,95 @@ pci_gpus:
       description: PCI class.
       type: str
       sample: "0x030200"
+    numa_node:
+      description: The NUMA node that it is attached to, null on a host without such nodes or if unknown.
+      type: int
+      sample: 0
+    iommu:
+      description:
+        - How the IOMMU treats it. V(identity) passes addresses through, V(DMA) and V(DMA-FQ) translate them. Null
+          without an IOMMU.
+      type: str
+      sample: identity
+    acs_bridges:
+      description:
+        - Bridges above it that send traffic between devices up to the root complex (Access Control Services). Empty
+          for a reader without privileges.
+      type: list
+      elements: str
+      sample: []
+    link_width:
+      description: Lanes in use, null if unknown.
+      type: int
+      sample: 16
+    link_width_max:
+      description: Lanes that it has, null if unknown.
+      type: int
+      sample: 16
+nvswitches:
+  description: How many NVSwitches the PCI bus shows. GPUs behind them need a fabric manager.
+  returned: always
+  type: int
+  sample: 0
+fabric_manager_running:
+  description: Whether C(nv-fabricmanager) runs.
+  returned: always
+  type: bool
+  sample: false
 """
 
 import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import nvidia_smi, proc_text
+from ..module_utils import host_tree, nvidia_smi, pci_config, proc_text
+
+LIBRARY_PATHS = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"]
 
 
-def read_text(*parts):
-    """Content of a small file, or None when it cannot be read."""
-    try:
-        with open(os.path.join(*parts), encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return None
+def list_functions(pci_path):
+    """(address, vendor, class) of each PCI function below a sysfs folder, ordered by address."""
+    for address in host_tree.names_in(pci_path):
+        vendor, kind = (host_tree.read_text(pci_path, address, name) or "" for name in ("vendor", "class"))
+        yield address, vendor.strip(), kind.strip()
 
 
-def read_pci(pci_path):
-    """NVIDIA GPUs below a sysfs folder, ordered by address."""
-    try:
-        addresses = sorted(os.listdir(pci_path))
-    except OSError:
-        return []
-    found = []
-    for address in addresses:
-        vendor = read_text(pci_path, address, "vendor") or ""
-        device_class = read_text(pci_path, address, "class") or ""
-        if nvidia_smi.is_gpu_function(vendor, device_class):
-            device = (read_text(pci_path, address, "device") or "").strip()
-            found.append({"address": address, "device": device, "class": device_class.strip()})
-    return found
+def read_node(pci_path, address):
+    """NUMA node of a PCI function; the kernel's -1 means that it does not know."""
+    node = host_tree.read_number(pci_path, address, "numa_node") if address else None
+    return node if node is not None and node >= 0 else None
+
+
+def read_function(pci_path, address, kind):
+    """What is told of one GPU on the bus."""
+    real = os.path.realpath(os.path.join(pci_path, address))
+    bridges = pci_config.bridges_above(real)
+    configs = {name: host_tree.read_bytes(real[: real.index(name) + len(name)], "config") for name in bridges}
+    return {
+        "address": address,
+        "device": (host_tree.read_text(pci_path, address, "device") or "").strip(),
+        "class": kind,
+        "numa_node": read_node(pci_path, address),
+        "iommu": (host_tree.read_text(pci_path, address, "iommu_group", "type") or "").strip() or None,
+        "acs_bridges": [name for name in bridges if pci_config.redirects(configs[name])],
+        "link_width": host_tree.read_number(pci_path, address, "current_link_width"),
+        "link_width_max": host_tree.read_number(pci_path, address, "max_link_width"),
+    }
+
+
+def read_libraries(folders):
+    """Versions in the names of the driver's libraries."""
+    names = [name for folder in folders for name in host_tree.names_in(folder)]
+    return sorted({version for version in map(nvidia_smi.library_version, names) if version})
 
 
 def read_kernel_module(proc_path, module_path):
     """State of NVIDIA's kernel module: loaded, version, open."""
-    text = read_text(proc_path, "driver", "nvidia", "version")
+    text = host_tree.read_text(proc_path, "driver", "nvidia", "version")
     module = {"loaded": text is not None or os.path.isdir(os.path.join(module_path, "nvidia"))}
     module.update(nvidia_smi.parse_module_version(text or ""))
     if module["version"] is None:
-        module["version"] = (read_text(module_path, "nvidia", "version") or "").strip() or None
+        module["version"] = (host_tree.read_text(module_path, "nvidia", "version") or "").strip() or None
     return module
 
 
@@ -314,12 +381,14 @@ def read_gpus(module, result):
         message = "nvidia-smi answered without a GPU"
         result["error"] = {"code": "no_devices", "message": message, "rc": 0, "library_version": None}
         return
+    for gpu in result["gpus"]:
+        gpu["numa_node"] = read_node(module.params["pci_path"], pci_config.sysfs_address(gpu["pci_bus_id"]))
     out, result["error"] = smi.call(nvidia_smi.process_query(smi.binary))
     if result["error"]:
         return
     result["processes"] = nvidia_smi.parse_processes(out, result["gpus"])
     for process in result["processes"]:
-        text = read_text(module.params["proc_path"], str(process["pid"]), "cgroup")
+        text = host_tree.read_text(module.params["proc_path"], str(process["pid"]), "cgroup")
         process["unit"] = proc_text.parse_unit(text or "")
     out, result["error"] = smi.call([smi.binary])
     if result["error"]:
@@ -337,12 +406,15 @@ def main():
             "proc_path": {"type": "path", "default": "/proc"},
             "pci_path": {"type": "path", "default": "/sys/bus/pci/devices"},
             "module_path": {"type": "path", "default": "/sys/module"},
+            "library_paths": {"type": "list", "elements": "path", "default": LIBRARY_PATHS},
         },
         supports_check_mode=True,
     )
     if module.params["timeout"] < 1:
         module.fail_json(msg=f"timeout is {module.params['timeout']}. Give at least 1 second.")
     binary = module.get_bin_path(module.params["binary"])
+    pci_path = module.params["pci_path"]
+    functions = list(list_functions(pci_path))
     result = {
         "changed": False,
         "available": False,
@@ -354,7 +426,14 @@ def main():
         "processes": [],
         "kernel_module": read_kernel_module(module.params["proc_path"], module.params["module_path"]),
         "nouveau_loaded": os.path.isdir(os.path.join(module.params["module_path"], "nouveau")),
-        "pci_gpus": read_pci(module.params["pci_path"]),
+        "library_versions": read_libraries(module.params["library_paths"]),
+        "pci_gpus": [
+            read_function(pci_path, address, kind)
+            for address, vendor, kind in functions
+            if nvidia_smi.is_gpu_function(vendor, kind)
+        ],
+        "nvswitches": len([kind for _address, vendor, kind in functions if nvidia_smi.is_nvswitch(vendor, kind)]),
+        "fabric_manager_running": host_tree.has_process(module.params["proc_path"], ["nv-fabricmanager"]),
     }
     if binary is None:
         message = f"{module.params['binary']} is not installed"

@@ -40,6 +40,7 @@ class FakeModule:
             "proc_path": "/nonexistent",
             "pci_path": "/nonexistent",
             "module_path": "/nonexistent",
+            "library_paths": ["/nonexistent"],
             **params,
         }
         self.calls = []
@@ -168,13 +169,77 @@ def test_pci_functions_kernel_modules_and_units_are_read_from_the_file_system(mo
         module_path=str(tmp_path / "module"),
     )
     result = run(monkeypatch, fake)
+    unknown = {"numa_node": None, "iommu": None, "acs_bridges": [], "link_width": None, "link_width_max": None}
     assert result["pci_gpus"] == [
-        {"address": "0000:01:00.0", "device": "0x2bb5", "class": "0x030200"},
-        {"address": "0000:21:00.0", "device": "0x2bb5", "class": "0x030200"},
+        {"address": "0000:01:00.0", "device": "0x2bb5", "class": "0x030200", **unknown},
+        {"address": "0000:21:00.0", "device": "0x2bb5", "class": "0x030200", **unknown},
     ]
+    assert (result["nvswitches"], result["fabric_manager_running"]) == (0, False)
+    assert result["gpus"][1]["numa_node"] is None
     assert result["kernel_module"] == {"loaded": True, "version": "580.105.08", "open": True}
     assert result["nouveau_loaded"] is True
     assert result["processes"][0]["unit"] == "sglang-kimi.service"
+
+
+def config_space(*capabilities):
+    """4096 bytes of configuration space with a chain of extended capabilities, each (number, control)."""
+    space = bytearray(4096)
+    for place, (number, control) in enumerate(capabilities):
+        offset = 0x100 + 0x20 * place
+        after = offset + 0x20 if place + 1 < len(capabilities) else 0
+        space[offset : offset + 4] = (number | 1 << 16 | after << 20).to_bytes(4, "little")
+        space[offset + 6 : offset + 8] = control.to_bytes(2, "little")
+    return bytes(space)
+
+
+def test_place_on_the_bus_iommu_and_bridges_are_read_from_sysfs(monkeypatch, tmp_path):
+    device = tmp_path / "devices" / "pci0000:00" / "0000:00:01.1" / "0000:01:00.0" / "0000:02:00.0"
+    device.mkdir(parents=True)
+    for name, text in {
+        "vendor": "0x10de", "device": "0x2bb5", "class": "0x030200", "numa_node": "1", "current_link_width": "8",
+        "max_link_width": "16",
+    }.items():  # fmt: skip
+        (device / name).write_text(text + "\n")
+    (tmp_path / "groups" / "7").mkdir(parents=True)
+    (tmp_path / "groups" / "7" / "type").write_text("DMA-FQ\n")
+    (device / "iommu_group").symlink_to(tmp_path / "groups" / "7")
+    (device.parents[0] / "config").write_bytes(config_space((0x0001, 0), (0x000D, 0x1D)))
+    (device.parents[1] / "config").write_bytes(config_space((0x0001, 0x1D), (0x000D, 0x01)))
+    (tmp_path / "pci").mkdir()
+    (tmp_path / "pci" / "0000:02:00.0").symlink_to(device)
+    for address, node in (("0000:03:00.0", "-1"), ("0000:04:00.0", None)):
+        folder = tmp_path / "pci" / address
+        folder.mkdir()
+        (folder / "vendor").write_text("0x10de\n")
+        (folder / "class").write_text("0x068000\n" if node is None else "0x030200\n")
+        if node:
+            (folder / "numa_node").write_text(node + "\n")
+    (tmp_path / "proc" / "77").mkdir(parents=True)
+    (tmp_path / "proc" / "77" / "comm").write_text("nv-fabricmanage\n")
+    (tmp_path / "lib").mkdir()
+    for name in ("libcuda.so.580.126.09", "libnvidia-ml.so.580.105.08", "libcuda.so.1", "libcudart.so.13.0.1"):
+        (tmp_path / "lib" / name).write_text("")
+    rows = GPU_ROW.format(2) + GPU_ROW.format(3) + GPU_ROW.format(9)
+    fake = FakeModule(
+        [(0, rows, ""), (0, "", ""), (0, TABLE, "")],
+        proc_path=str(tmp_path / "proc"),
+        pci_path=str(tmp_path / "pci"),
+        library_paths=[str(tmp_path / "lib"), "/nonexistent"],
+    )
+    result = run(monkeypatch, fake)
+    assert result["pci_gpus"][0] == {
+        "address": "0000:02:00.0",
+        "device": "0x2bb5",
+        "class": "0x030200",
+        "numa_node": 1,
+        "iommu": "DMA-FQ",
+        "acs_bridges": ["0000:01:00.0"],
+        "link_width": 8,
+        "link_width_max": 16,
+    }
+    assert [gpu["numa_node"] for gpu in result["gpus"]] == [1, None, None]
+    assert (result["nvswitches"], result["fabric_manager_running"]) == (1, True)
+    assert result["library_versions"] == ["580.105.08", "580.126.09"]
 
 
 def test_the_module_version_in_sysfs_is_enough(monkeypatch, tmp_path):
@@ -201,7 +266,10 @@ def test_the_documentation_names_the_options_with_their_defaults(monkeypatch):
     }
     returned = yaml.safe_load(gpu_info.RETURN)
     assert set(fake.result) - {"changed"} == set(returned)
-    assert set(returned["gpus"]["contains"]) == {key for key, _f, _k in nvidia_smi.GPU_FIELDS} | {"problems"}
+    assert set(returned["gpus"]["contains"]) == {key for key, _f, _k in nvidia_smi.GPU_FIELDS} | {
+        "problems",
+        "numa_node",
+    }
 
 
 def lab_smi(root, argv, **config):
