@@ -47,11 +47,28 @@ def json_list_type(value):
         raise argparse.ArgumentTypeError(f"Invalid JSON list: {value}. Please provide a valid JSON list.") from None
 
 
+def cuda_graph_config(value):
+    """A JSON object of phases; what is in a phase is not looked at."""
+    try:
+        phases = json.loads(value)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(f"--cuda-graph-config must be JSON: {problem}") from None
+    if not isinstance(phases, dict):
+        raise argparse.ArgumentTypeError(f"--cuda-graph-config must be a JSON object, got {type(phases).__name__}")
+    for phase in phases:
+        if phase not in GRAPH_PHASES:
+            raise argparse.ArgumentTypeError(
+                f"--cuda-graph-config: unknown phase '{phase}', expected one of {GRAPH_PHASES}"
+            )
+    return phases
+
+
 def as_is(value):
     """For converters that the stand-in does not know: keep the text."""
     return value
 
 
+GRAPH_PHASES = ("decode", "prefill")
 TYPES = {
     "int": int,
     "float": float,
@@ -59,6 +76,7 @@ TYPES = {
     "human_readable_int": human_readable_int,
     "nullable_str": nullable_str,
     "json_list_type": json_list_type,
+    "parse_cuda_graph_config_arg": cuda_graph_config,
 }
 
 
@@ -129,15 +147,20 @@ def add_argument(parser, flag, spec):
         )
 
 
+def add_arguments(parser, release=RELEASE):
+    """Add all flags of the release to an argparse parser."""
+    for flag, spec in flag_table(release).items():
+        if flag not in ("-h", "--help"):
+            add_argument(parser, flag, spec)
+
+
 def build_parser(release=RELEASE):
     """The argparse parser of `sglang serve`."""
     parser = argparse.ArgumentParser(
         prog="sglang serve" if release.at_least("0.5.10") else "launch_server.py",
         description="Lab stand-in for SGLang: it takes the command line of the release and serves no model.",
     )
-    for flag, spec in flag_table(release).items():
-        if flag not in ("-h", "--help"):
-            add_argument(parser, flag, spec)
+    add_arguments(parser, release)
     return parser
 
 
