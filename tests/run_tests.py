@@ -6,6 +6,8 @@
 
 python tests/run_tests.py            all stages
 python tests/run_tests.py unit lint  some of them
+
+Two stages run at a time: most of one is waiting, and each has lab hosts of its own. LANES=1 runs them one by one.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +29,11 @@ def molecule(scenario):
     return [["molecule", "test", "--no-command-borders", "--scenario-name", scenario]]
 
 
-# A stage is a list of commands; the first that fails ends it. The order is by time: what fails fast comes first.
+# What all stages with lab hosts share, made once before them.
+OFFER = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
+WITHOUT_LAB = {"lint", "unit", "sanity"}
+
+# A stage is a list of commands; the first that fails ends it. Stages begin in this order.
 STAGES = {
     "lint": [
         ["ruff", "check", "."],
@@ -36,10 +43,7 @@ STAGES = {
     ],
     "unit": [["pytest", "-q", "tests/unit"]],
     "sanity": [["tests/sanity.sh"]],
-    "lab": [
-        ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"],
-        ["pytest", "-q", "tests/system"],
-    ],
+    "lab": [["pytest", "-q", "tests/system"]],
     "refusals": molecule("refusals"),
     "faults": molecule("faults"),
     "default": molecule("default"),
@@ -64,6 +68,18 @@ def run_stage(name, commands):
     return code == 0, time.monotonic() - started, "; ".join(counts)
 
 
+def report(name, outcome):
+    """Say how a stage ended, with the last lines of its log where it failed; returns whether it passed."""
+    passed, seconds, told = outcome
+    print(f"{name:10} {'passed' if passed else 'FAILED'} in {seconds:.0f} s{'  ' if told else ''}{told}", flush=True)
+    if not passed:
+        lines = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()
+        print(f"--- the last lines of .cache/test-logs/{name}.log")
+        print("\n".join(lines[-120:]))
+        print("---", flush=True)
+    return passed
+
+
 def main(names):
     unknown = [name for name in names if name not in STAGES]
     if unknown:
@@ -78,18 +94,15 @@ def main(names):
     failed = []
     chosen = names or list(STAGES)
     started = time.monotonic()
-    for name in chosen:
-        print(f"{name:10} ...", flush=True)
-        passed, seconds, told = run_stage(name, STAGES[name])
-        print(
-            f"{name:10} {'passed' if passed else 'FAILED'} in {seconds:.0f} s{'  ' if told else ''}{told}", flush=True
-        )
-        if not passed:
-            failed.append(name)
-            lines = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()
-            print(f"--- the last lines of .cache/test-logs/{name}.log")
-            print("\n".join(lines[-120:]))
-            print("---", flush=True)
+    if not set(chosen) <= WITHOUT_LAB:
+        if not report("offer", run_stage("offer", [OFFER])):
+            return 1
+        os.environ["LLMFLEET_LAB_OFFERED"] = "1"
+    with ThreadPoolExecutor(max_workers=int(os.environ.get("LANES", "2"))) as lanes:
+        running = {lanes.submit(run_stage, name, STAGES[name]): name for name in chosen}
+        for stage in as_completed(running):
+            if not report(running[stage], stage.result()):
+                failed.append(running[stage])
     print(f"all stages took {time.monotonic() - started:.0f} s")
     print(f"{len(chosen) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
