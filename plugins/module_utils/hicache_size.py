@@ -188,6 +188,29 @@ def tokens_to_gb(tokens, bytes_per_token):
     return tokens * bytes_per_token / GB
 
 
+def device_tokens_of(gb, ratio, bytes_per_token, page_size=1, release=None):
+    """The device pools for which a release prints ``gb`` with two decimals: ``(fewest, most)`` tokens, None if none.
+
+    The other direction of :func:`host_tokens`, for a line of a log whose device pool is not known.
+    """
+
+    def fewest(least):
+        """The fewest tokens for which at least ``least`` hundredths of a GB are printed."""
+        low, high = 0, int((gb + 1) * GB / bytes_per_token / ratio) + 2 * page_size
+        while low < high:
+            middle = (low + high) // 2
+            size = tokens_to_gb(host_tokens(middle, ratio, page_size, release), bytes_per_token)
+            if round(printed_gb(size) * 100) >= least:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    hundredths = round(gb * 100)
+    first, after = fewest(hundredths), fewest(hundredths + 1)
+    return (first, after - 1) if after > first else None
+
+
 def printed_gb(value):
     """The number as SGLang prints it: two decimals, rounded as Python formats a float."""
     return float(f"{value:.2f}")
