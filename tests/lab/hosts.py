@@ -132,6 +132,18 @@ def pip_settings():
     return text, sorted(set(paths))
 
 
+def uv_settings(pip_conf):
+    """Text of uv.toml that says the same as a pip.conf: uv does not read pip's settings."""
+    lists = {"find-links", "extra-index-url"}
+    lines = []
+    for key, value in re.findall(r"^([a-z-]+) = (.*)$", pip_conf, re.MULTILINE):
+        if key in lists:
+            lines.append(f"{key} = {json.dumps(value.split())}\n")
+        elif key == "index-url":
+            lines.append(f"{key} = {json.dumps(value)}\n")
+    return "".join(lines)
+
+
 def nameservers():
     """Name servers that a host in its own network can reach."""
     for path in (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf")):
@@ -307,6 +319,7 @@ def _furnish(name, address, upper, merged):
     _write(etc / "apt/apt.conf.d/90-lab", apt_settings() + "\n")
     pip_conf, _paths = pip_settings()
     _write(etc / "pip.conf", pip_conf)
+    _write(etc / "uv/uv.toml", uv_settings(pip_conf))
     host_key = etc / "ssh/ssh_host_ed25519_key"
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", host_key)
     home = merged / "home" / LOGIN / ".ssh"
