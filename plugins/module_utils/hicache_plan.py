@@ -143,6 +143,28 @@ def held_bytes(memory_stat):
     return int(found.get("total_rss", 0)) + int(found.get("total_shmem", 0))
 
 
+_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGTPE%]?)B?$", re.IGNORECASE)
+
+
+def limit_bytes(text, total=None):
+    """Bytes of a limit as systemd writes it (``400G``, ``80%``, ``infinity``); its units are powers of 1024.
+
+    None where it sets no limit, or is a share of a memory that is not known.
+
+    :raises PlanError: when the text is no such limit.
+    """
+    words = str(text).strip()
+    if words.lower() in ("", "infinity", "none", "max"):
+        return None
+    found = _SIZE.match(words)
+    if not found:
+        raise PlanError(f"{text!r} is no limit of memory. Give it as systemd reads it, such as 400G, 80% or infinity.")
+    value, unit = float(found.group(1)), found.group(2).upper()
+    if unit == "%":
+        return int(total * value / 100) if total else None
+    return int(value * 1024 ** " KMGTPE".index(unit or " "))
+
+
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
@@ -710,6 +732,9 @@ def make_plan(ask):
     """
     result = _empty(ask)
     hicache_size.parse_release(ask["release"])
+    if not ask.get("hicache_enabled", True):
+        result["explanation"].append("The hierarchical cache is off: no host pool is allocated.")
+        return _close(result, ask)
     if not ask.get("model_config"):
         result["unknown"].append("The model's config.json is not known.")
         return _close(result, ask)

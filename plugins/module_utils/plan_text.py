@@ -81,14 +81,14 @@ def _facts(plan):
     source = plan["device_tokens_source"]
     rows = [("device tokens", _tokens(plan) + ("" if source == "unknown" else f" a rank, {source}"))]
     if memory:
-        reserve = _number(memory["reserve_gb"])
-        taken = f"available {_number(memory['available_gb'])}"
+        taken = f"{_number(memory['available_gb'])} available"
         if memory["held_gb"]:
-            taken += f" (held now {_number(memory['held_gb'])})"
+            taken += f" (held now: {_number(memory['held_gb'])})"
         if memory["cgroup_limit_gb"] is not None and memory["cgroup_limit_gb"] < memory["available_gb"]:
             taken += f", limited to {_number(memory['cgroup_limit_gb'])}"
-        rows.append(("host memory, GB", f"{taken}, processes {_number(memory['processes_gb'])}, reserve {reserve}"))
-        rows.append(("for pools, GB", f"{_number(memory['usable_gb'])}, left {_number(memory['left_gb'])}"))
+        rows.append(("host memory, GB", taken))
+        less = f"less {_number(memory['processes_gb'])} processes, {_number(memory['reserve_gb'])} reserve"
+        rows.append(("for pools, GB", f"{_number(memory['usable_gb'])} ({less}), left {_number(memory['left_gb'])}"))
     if plan["numa"]:
         nodes = [f"node {node['id']}: {node['need_gb']:,.2f} of {node['room_gb']:,.2f}" for node in plan["numa"]]
         rows.append(("NUMA, GB", "; ".join(nodes)))

@@ -28,6 +28,11 @@ options:
       - Release of SGLang. It decides page rule, draft pool, memory rule and wording.
     type: str
     required: true
+  hicache_enabled:
+    description:
+      - SGLang's C(--enable-hierarchical-cache). Without it there are no host pools, and only the weights are judged.
+    type: bool
+    default: true
   model_config:
     description:
       - Parsed C(config.json) of the model. Without it nothing can be told but the weights.
@@ -134,6 +139,13 @@ options:
       - Memory of the host in bytes, as RV(llmfleet.sglang.host_info#module:memory) has it. The keys C(total),
         C(available) and C(cgroup_limit) (null where there is no limit) are read.
     type: dict
+  memory_limits:
+    description:
+      - Limits of the service itself, C(MemoryMax) and C(MemoryHigh) as systemd reads them (C(400G), C(80%),
+        C(infinity)). The smallest counts together with C(cgroup_limit) of O(memory).
+    type: list
+    elements: str
+    default: []
   memory_stat:
     description:
       - Text of C(memory.stat) of the control group of the service that runs now. What it holds is counted as
@@ -481,6 +493,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "release": {"type": "str", "required": True},
+            "hicache_enabled": {"type": "bool", "default": True},
             "model_config": {"type": "dict"},
             "draft_config": {"type": "dict"},
             "kv_cache_dtype": {"type": "str"},
@@ -504,6 +517,7 @@ def main():
             "draft_weight_bytes": {"type": "int"},
             "gpus": {"type": "list", "elements": "dict", "default": []},
             "memory": {"type": "dict"},
+            "memory_limits": {"type": "list", "elements": "str", "default": []},
             "memory_stat": {"type": "str"},
             "rank_memory_gb": {"type": "float", "default": 4},
             "numa": {"type": "list", "elements": "dict", "default": []},
@@ -512,8 +526,11 @@ def main():
     )
     ask = dict(module.params)
     ask["size_gb"] = ask.pop("hicache_size")
-    ask["memory"] = dict(ask["memory"] or {}, held=hicache_plan.held_bytes(ask.pop("memory_stat")))
+    memory = dict(ask["memory"] or {}, held=hicache_plan.held_bytes(ask.pop("memory_stat")))
     try:
+        limits = [hicache_plan.limit_bytes(text, memory.get("total")) for text in ask.pop("memory_limits")]
+        known = [limit for limit in [memory.get("cgroup_limit"), *limits] if limit is not None]
+        ask["memory"] = dict(memory, cgroup_limit=min(known) if known else None)
         plan = hicache_plan.make_plan(ask)
     except ValueError as error:
         module.fail_json(msg=str(error))

@@ -189,6 +189,22 @@ def test_what_the_running_service_holds_is_given_back():
     assert "361.00 GB that the running service gives back" in " ".join(found["explanation"])
 
 
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("400G", 400 * GIB), ("512M", 2**29), ("1.5T", 1536 * GIB), (str(GB), GB), ("50%", 384 * GB), ("infinity", None)],
+)
+def test_limits_are_read_as_systemd_reads_them(text, limit):
+    assert hicache_plan.limit_bytes(text, 768 * GB) == limit
+    assert hicache_plan.limit_bytes("80%") is None
+    with pytest.raises(hicache_plan.PlanError, match="'much' is no limit"):
+        hicache_plan.limit_bytes("much")
+
+
+def test_without_the_cache_only_the_weights_are_judged():
+    found = plan(hicache_enabled=False, model_config=None)
+    assert (found["fits"], found["pools"], found["unknown"]) == (True, [], [])
+
+
 def test_processes_of_the_ranks_take_memory_too():
     memory = {"available": 390 * GB}
     assert plan(memory=memory)["fits"] is True
