@@ -27,6 +27,11 @@ LFS_POINTER_START = b"version https://git-lfs.github.com/spec/"
 # The safetensors library refuses longer headers too.
 HEADER_LIMIT = 100_000_000
 SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)(?P<suffix>\.safetensors|\.bin)$")
+# What downloaders, browsers and rsync call a file that they have not finished.
+PARTIAL_NAME = re.compile(
+    r"\.(?:part|partial|incomplete|tmp|download|crdownload|aria2)$|^\..+\.(?:safetensors|bin|json)\.[A-Za-z0-9]{6}$"
+)
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 # Bits of one element by dtype; tensors of other dtypes are only checked for their place.
 DTYPE_BITS = {
     "BOOL": 8,
@@ -166,7 +171,7 @@ def check_folder(folder):
     * ``complete`` (bool): every file that the index or the numbering asks for is there and has its right size;
     * ``kind`` (str): ``safetensors-index``, ``safetensors``, ``bin-index``, ``bin`` or ``none``;
     * ``files`` (list of str): the weight files, the index and config.json, as far as they are there;
-    * ``missing``, ``short``, ``lfs_pointers`` (lists of str): file names;
+    * ``missing``, ``short``, ``damaged``, ``lfs_pointers`` (lists of str): file names;
     * ``problems`` (list of str): one sentence each, with the file's name;
     * ``total_bytes`` (int): size of ``files``.
     """
@@ -176,6 +181,7 @@ def check_folder(folder):
         "files": [],
         "missing": [],
         "short": [],
+        "damaged": [],
         "lfs_pointers": [],
         "problems": [],
         "total_bytes": 0,
@@ -190,6 +196,7 @@ def check_folder(folder):
         names = _check_file(result, folder, name, reader)
         absent = sorted(tensors.get(name, set()) - names) if names is not None and tensors.get(name) else []
         if absent and reader is read_safetensors:
+            result["damaged"].append(name)
             result["problems"].append(
                 f"{name} lacks {len(absent)} tensors that the index places there, the first is {absent[0]}"
             )
@@ -199,19 +206,19 @@ def check_folder(folder):
     return result
 
 
-def fingerprint(folder, names):
-    """Size in bytes and modification time in nanoseconds of files, to see later whether they are still the same.
+def strays(folder, known):
+    """Files of a folder that are no part of its model: ``(partial, extra)``, both lists of names.
 
-    Returns ``{name: [size, mtime_ns]}``, or None when one of them is not there.
+    ``known``: names that are part of it. ``partial``: what looks like an unfinished download or copy. ``extra``:
+    weights that nothing asks for.
     """
-    marks = {}
-    for name in names:
-        try:
-            status = os.stat(os.path.join(folder, name))
-        except OSError:
-            return None
-        marks[name] = [status.st_size, status.st_mtime_ns]
-    return marks
+    try:
+        present = sorted(os.listdir(folder))
+    except OSError:
+        return [], []
+    partial = [name for name in present if name not in known and PARTIAL_NAME.search(name)]
+    extra = [name for name in present if name not in known and name not in partial and name.endswith(WEIGHT_SUFFIXES)]
+    return partial, extra
 
 
 def _weight_files(result, folder):
@@ -256,8 +263,10 @@ def _check_file(result, folder, name, reader):
         result["short"].append(name)
         result["problems"].append(f"{name} is short: {error}")
     except FormatError as error:
+        result["damaged"].append(name)
         result["problems"].append(f"{name} is damaged: {error}")
     except OSError as error:
+        result["damaged"].append(name)
         result["problems"].append(f"{name} cannot be read: {error.strerror}")
     return None
 

@@ -10,6 +10,17 @@ Below the root folder everything is served as it lies there, with byte ranges an
 ``resolve`` with the headers that the client checks. A file ``.hub-token`` in a repository's folder makes the
 repository ask for that token.
 
+Connections break on request: ``.lab-faults.json`` in the root folder holds a list of faults, of which the first that
+fits a request happens to it::
+
+    [{"match": "shard-00002", "times": 3, "drop_after": 1000}]
+
+``match`` is searched in the path. ``times`` is how often it happens (always, without it), ``method`` is GET by default.
+What happens: ``status`` with ``headers`` answers with an error; ``drop_after`` closes the connection after so many
+bytes of the body; ``stall_after`` sends nothing more for ``seconds`` (60) and then closes; ``size_change`` tells and
+sends a file that is so many bytes longer, or shorter; ``flip`` changes the byte at that place; ``rate`` is bytes per
+second.
+
 The server goes into the background by itself. Starting it again changes nothing while the same code serves the
 same root at the same address.
 """
@@ -27,6 +38,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -36,6 +48,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 IDENTITY_PATH = "/.llmfleet-lab-server"
+FAULTS_NAME = ".lab-faults.json"
 START_TIMEOUT = 15.0
 # What the real hub keeps in LFS, and so gives a sha256 for.
 LFS_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
@@ -79,6 +92,35 @@ def _digests(path: str, size: int, _mtime_ns: int) -> tuple[str, str]:
             blob.update(chunk)
             sha256.update(chunk)
     return blob.hexdigest(), sha256.hexdigest()
+
+
+class Faults:
+    """The faults of the file ``.lab-faults.json``, counted down as they happen."""
+
+    def __init__(self, root: Path):
+        self._path = root / FAULTS_NAME
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._left: list[list] = []
+
+    def take(self, method: str, path: str) -> dict:
+        """The fault that happens to this request, or an empty dictionary."""
+        with self._lock:
+            try:
+                status = self._path.stat()
+                stamp = (status.st_mtime_ns, status.st_ino)
+                if stamp != self._stamp:
+                    self._left = [[fault, fault.get("times")] for fault in json.loads(self._path.read_text())]
+                    self._stamp = stamp
+            except FileNotFoundError:
+                return {}
+            for entry in self._left:
+                fault, left = entry
+                if left == 0 or fault.get("method", "GET") != method or not re.search(fault["match"], path):
+                    continue
+                entry[1] = None if left is None else left - 1
+                return fault
+        return {}
 
 
 class HubFile:
@@ -149,6 +191,10 @@ class LabHandler(SimpleHTTPRequestHandler):
 
     def _answer(self, with_body: bool) -> None:
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        self.fault = self.server.faults.take(self.command, path)
+        if "status" in self.fault:
+            self._send_json({"error": "a fault of the lab"}, with_body, self.fault["status"], self.fault.get("headers"))
+            return
         try:
             if path == IDENTITY_PATH:
                 self._send_json(self.server.identity, with_body)
@@ -212,7 +258,7 @@ class LabHandler(SimpleHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
             return
         with stream:
-            size = os.fstat(stream.fileno()).st_size
+            size = max(0, os.fstat(stream.fileno()).st_size + self.fault.get("size_change", 0))
             try:
                 wanted = parse_range(self.headers.get("Range"), size)
             except RangeError:
@@ -237,9 +283,25 @@ class LabHandler(SimpleHTTPRequestHandler):
 
     def _copy(self, stream, first: int, count: int) -> None:
         stream.seek(first)
-        while count > 0 and (chunk := stream.read(min(CHUNK, count))):
+        fault, position = self.fault, first
+        while count > 0:
+            chunk = stream.read(min(CHUNK, count, max(1, fault.get("rate", CHUNK) // 10)))
+            chunk = chunk or b"\0" * min(CHUNK, count)  # of a file that is told to be longer
+            for name in ("drop_after", "stall_after"):
+                if name in fault and position + len(chunk) - first > fault[name]:
+                    self.wfile.write(chunk[: max(0, fault[name] - (position - first))])
+                    self.wfile.flush()
+                    time.sleep(fault.get("seconds", 60) if name == "stall_after" else 0)
+                    self.close_connection = True
+                    return
+            if "flip" in fault and position <= fault["flip"] < position + len(chunk):
+                place = fault["flip"] - position
+                chunk = chunk[:place] + bytes([chunk[place] ^ 1]) + chunk[place + 1 :]
             self.wfile.write(chunk)
+            position += len(chunk)
             count -= len(chunk)
+            if "rate" in fault:
+                time.sleep(0.1)
 
     def _send_json(self, content, with_body: bool, status=HTTPStatus.OK, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(content).encode()
@@ -262,6 +324,7 @@ class LabServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], root: Path):
         super().__init__(address, functools.partial(LabHandler, directory=str(root)))
         self.identity = {**identity(root), "pid": os.getpid()}
+        self.faults = Faults(root)
 
     def handle_error(self, request, client_address):
         # A client that goes away in the middle of a file is no fault of the server.

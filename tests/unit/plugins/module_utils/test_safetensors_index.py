@@ -225,15 +225,26 @@ def test_unreadable_file(folder, monkeypatch):
     assert "model-00001-of-000002.safetensors cannot be read: Permission denied" in check(folder)["problems"]
 
 
-def test_fingerprint_follows_size_and_time(folder):
-    names = sorted(SHARDS)
-    before = subject.fingerprint(str(folder), names)
-    assert before == subject.fingerprint(str(folder), names)
-    path = folder / names[0]
-    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
-    assert subject.fingerprint(str(folder), names) != before
-    path.unlink()
-    assert subject.fingerprint(str(folder), names) is None
+@pytest.mark.parametrize(
+    ("name", "partial", "extra"),
+    [
+        ("model-00001-of-000002.safetensors.part", True, False),
+        ("a.incomplete", True, False),
+        (".model-00001-of-000002.safetensors.x7Yz12", True, False),
+        (".config.json.aB3dE6", True, False),
+        ("consolidated.safetensors", False, True),
+        ("old.bin", False, True),
+        ("README.md", False, False),
+        (".llmfleet-model.json", False, False),
+        (".gitattributes", False, False),
+    ],
+)
+def test_strays_are_told_apart(folder, name, partial, extra):
+    (folder / name).write_text("")
+    known = set(SHARDS) | {"config.json"}
+    assert subject.strays(str(folder), known) == ([name] if partial else [], [name] if extra else [])
+    assert subject.strays(str(folder), known | {name}) == ([], [])
+    assert subject.strays(str(folder / "nowhere"), known) == ([], [])
 
 
 @given(count=st.integers(1, 200), gone=st.sets(st.integers(1, 200), min_size=1), width=st.sampled_from([5, 6]))

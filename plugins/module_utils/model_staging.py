@@ -1,0 +1,208 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A new revision grows beside the old one and takes its place when it is complete.
+
+For ``/srv/models/NAME`` these lie beside it, on the same file system:
+
+* ``.NAME.part``: what is being filled. Files that the old revision has already are hard links to it;
+* ``.NAME.previous``: the revision before, where it is to be kept;
+* ``.NAME.lock``: the lock of the one writer (:mod:`model_lock`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+import stat
+
+PROVED = ".llmfleet-proved.json"
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+
+
+class Places:
+    """Paths that belong to one model folder. A link to the folder stands for the folder."""
+
+    def __init__(self, path):
+        self.path = os.path.realpath(path)
+        self.parent, name = os.path.split(self.path)
+        self.part = os.path.join(self.parent, f".{name}.part")
+        self.previous = os.path.join(self.parent, f".{name}.previous")
+        self.lock = os.path.join(self.parent, f".{name}.lock")
+
+
+def is_mount_point(path):
+    """Whether something is mounted at ``path``, so that it cannot be renamed."""
+    return os.path.isdir(path) and os.path.ismount(path)
+
+
+def nearest_folder(path):
+    """The folder itself, or the nearest above it that is there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path.rstrip("/")) or "/"
+    return path
+
+
+def free_bytes(path):
+    """Free bytes, for users that are not root, where ``path`` is or would be made."""
+    status = os.statvfs(nearest_folder(path))
+    return status.f_bavail * status.f_frsize
+
+
+def link_or_copy(source, target):
+    """Puts ``source`` at ``target`` as a hard link, or as a copy where there are no links. True for a link."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    source = os.path.realpath(source)
+    try:
+        os.link(source, target)
+        return True
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES, errno.ENOSYS):
+            raise
+    partial = target + ".part"
+    with open(source, "rb") as reading, open(partial, "wb") as writing:
+        _copy(reading.fileno(), writing.fileno(), os.fstat(reading.fileno()).st_size)
+    os.replace(partial, target)
+    return False
+
+
+def _copy(source, target, size):
+    # On file systems that can, copy_file_range shares the blocks and costs no space.
+    done = 0
+    while done < size:
+        try:
+            count = os.copy_file_range(source, target, min(size - done, 1 << 30))
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+                raise
+            block = os.read(source, 1 << 20)
+            count = os.write(target, block) if block else 0
+            os.lseek(source, done + count, os.SEEK_SET)
+        if not count:
+            break
+        done += count
+
+
+def clear(folder, wanted, keep=(PROVED,)):
+    """Removes everything from a folder that is neither wanted nor part of something wanted; returns the names.
+
+    ``wanted``: names of files. ``NAME.part`` of a wanted file stays, so that its download is resumed.
+    """
+    stay = set(wanted) | {f"{name}.part" for name in wanted} | set(keep)
+    removed = []
+    for name in walk(folder):
+        if name not in stay and not name.startswith(os.path.join(".cache", "huggingface", "")):
+            os.unlink(os.path.join(folder, name))
+            removed.append(name)
+    return sorted(removed)
+
+
+def walk(folder):
+    """Names of all files and links below a folder."""
+    found = []
+    for base, folders, files in os.walk(folder):
+        links = [name for name in folders if os.path.islink(os.path.join(base, name))]
+        found += [os.path.relpath(os.path.join(base, name), folder) for name in files + links]
+    return sorted(found)
+
+
+def open_to_all(folder):
+    """Gives every user the right to read, and nobody but the owner the right to write."""
+    for base, _folders, files in os.walk(folder):
+        os.chmod(base, 0o755)
+        for name in files:
+            path = os.path.join(base, name)
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) != 0o644:
+                os.chmod(path, 0o644)
+
+
+def read_proved(folder):
+    """Marks of the files that an earlier run proved in a folder that is being filled."""
+    try:
+        with open(os.path.join(folder, PROVED), encoding="utf-8") as stream:
+            found = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_proved(folder, marks):
+    """Notes which files of a folder that is being filled are proved."""
+    path = os.path.join(folder, PROVED)
+    with open(path + ".new", "w", encoding="utf-8") as stream:
+        json.dump(marks, stream)
+    os.replace(path + ".new", path)
+
+
+def sync_file_system(path):
+    """Returns when everything that was written to the file system of ``path`` is on its disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if _libc("syncfs", descriptor) != 0:
+            os.sync()
+    finally:
+        os.close(descriptor)
+
+
+def _libc(name, *arguments):
+    try:
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
+    except (OSError, AttributeError):
+        return -1
+    return function(*arguments)
+
+
+def _exchange(first, second):
+    """Exchanges two folders in one step; False where the system or the file system cannot."""
+    arguments = (AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE)
+    return _libc("renameat2", *arguments) == 0
+
+
+def put_in_place(places):
+    """Gives the filled folder the model's name. What had the name is then at ``places.previous``.
+
+    At every moment one of the two has the name, but on file systems that cannot exchange names (NFS for one) there is
+    none for the time between two calls; :func:`heal` mends what a crash at that moment leaves.
+    """
+    remove(places.previous)
+    if not os.path.lexists(places.path):
+        os.rename(places.part, places.path)
+    elif _exchange(places.part, places.path):
+        os.rename(places.part, places.previous)
+    else:
+        os.rename(places.path, places.previous)
+        try:
+            os.rename(places.part, places.path)
+        except OSError:
+            os.rename(places.previous, places.path)
+            raise
+    _sync_folder(places.parent)
+
+
+def heal(places):
+    """Gives the old revision its name back where a crash left nothing at it; whether that was so."""
+    if os.path.lexists(places.path) or not os.path.isdir(places.previous):
+        return False
+    os.rename(places.previous, places.path)
+    return True
+
+
+def remove(path):
+    """Removes a folder if it is there; whether it was."""
+    if not os.path.lexists(path):
+        return False
+    shutil.rmtree(path)
+    return True
+
+
+def _sync_folder(path):
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
