@@ -11,7 +11,7 @@ short_description: Read what a model server needs to know about its host
 version_added: 0.1.0
 description:
   - Reads init system, C library, kernel, memory, NUMA nodes, limits, clock, journal, Secure Boot, disk space and the
-    owner of a TCP port from files and system calls, without any program of the host.
+    owner of a TCP port from files and system calls.
   - What a host does not have or does not show is null, which means unknown.
   - Paths may not exist yet. The space counted is that of the file system on which they would be made.
 author:
@@ -27,6 +27,10 @@ options:
     description:
       - TCP port whose listeners are wanted. Without it none are looked for.
     type: int
+  python_executable:
+    description:
+      - Name or path of an interpreter whose version is wanted. It is the one program that the module starts.
+    type: str
   proc_path:
     description:
       - Where the proc file system is mounted.
@@ -72,6 +76,19 @@ python_version:
   returned: always
   type: str
   sample: 3.11.2
+engine_python:
+  description: The interpreter that O(python_executable) names, null where none was asked for.
+  returned: always
+  type: dict
+  contains:
+    path:
+      description: Its path, null if it is not there.
+      type: str
+      sample: /usr/bin/python3.12
+    version:
+      description: Its version, null if it is not there or does not run.
+      type: str
+      sample: 3.12.3
 glibc_version:
   description: Version of the GNU C library, null where there is another one.
   returned: always
@@ -320,6 +337,18 @@ def read_glibc():
     return version if name == "glibc" else None
 
 
+def read_python(module, name):
+    """Path and version of an interpreter."""
+    if name is None:
+        return None
+    path = module.get_bin_path(name)
+    if path is None:
+        return {"path": None, "version": None}
+    program = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+    rc, out, _err = module.run_command([path, "-I", "-c", program])
+    return {"path": path, "version": out.strip() if rc == 0 and out.strip() else None}
+
+
 def occupied(path):
     """Bytes on disk below a path, links not followed."""
     total = 0
@@ -380,6 +409,7 @@ def main():
         argument_spec={
             "paths": {"type": "list", "elements": "str", "default": []},
             "port": {"type": "int"},
+            "python_executable": {"type": "str"},
             "proc_path": {"type": "path", "default": "/proc"},
             "sys_path": {"type": "path", "default": "/sys"},
             "root_path": {"type": "path", "default": "/"},
@@ -396,6 +426,7 @@ def main():
         init=(host_tree.read_text(proc_path, "1", "comm") or "").strip() or None,
         systemd=os.path.isdir(os.path.join(root_path, "run/systemd/system")),
         python_version=platform.python_version(),
+        engine_python=read_python(module, module.params["python_executable"]),
         glibc_version=read_glibc(),
         memory=host_tree.read_memory(proc_path, sys_path),
         numa=host_tree.read_numa(sys_path),

@@ -5,7 +5,11 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import socket
+import subprocess
+import sys
 
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.modules import host_info
@@ -20,7 +24,7 @@ class FakeModule:
 
     def __init__(self, **params):
         roots = {"proc_path": "/proc", "sys_path": "/sys", "root_path": "/"}
-        self.params = {"paths": [], "port": None, **roots, **params}
+        self.params = {"paths": [], "port": None, "python_executable": None, **roots, **params}
         self.result = None
         self.spec = None
 
@@ -28,6 +32,13 @@ class FakeModule:
         self.spec = argument_spec
         assert supports_check_mode
         return self
+
+    def get_bin_path(self, name):
+        return shutil.which(name)
+
+    def run_command(self, argv):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
 
     def exit_json(self, **result):
         self.result = result
@@ -311,6 +322,17 @@ def test_this_machine_has_shared_memory(monkeypatch):
     usage = os.statvfs("/dev/shm")
     assert shm["size"] == usage.f_blocks * usage.f_frsize
     assert 0 < shm["free"] <= shm["size"]
+
+
+def test_the_interpreter_of_the_engine_is_asked_for_its_version(monkeypatch, tmp_path):
+    assert run(monkeypatch)["engine_python"] is None
+    found = run(monkeypatch, python_executable=sys.executable)["engine_python"]
+    assert found == {"path": sys.executable, "version": platform.python_version()}
+    broken = tmp_path / "python3.99"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    for name, path in ((str(broken), str(broken)), ("python-of-nobody", None)):
+        assert run(monkeypatch, python_executable=name)["engine_python"] == {"path": path, "version": None}
 
 
 @pytest.mark.parametrize(
