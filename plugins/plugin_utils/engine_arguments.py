@@ -10,6 +10,7 @@ written without their leading dashes throughout: C(context-length).
 
 from __future__ import annotations
 
+import ast
 import difflib
 import functools
 import json
@@ -25,9 +26,8 @@ _RELEASE = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:\.post([0-9]+))?(?:\+[a-z
 _COUNT = re.compile(r"(?:[0-9]+|[0-9]+(?:\.[0-9]+)?[kMGT]|[0-9]+[KMGT]i)\Z")
 # What argparse takes for a negative number, hence for a value, and not for an option.
 _NEGATIVE = re.compile(r"-[0-9]+\Z|-[0-9]*\.[0-9]+\Z")
-_INT = re.compile(r"[+-]?[0-9]+\Z")
 
-Argument = namedtuple("Argument", "name names kind nargs choices deprecated required")
+Argument = namedtuple("Argument", "name names kind nargs choices deprecated required default")
 Argument.__doc__ = """One option of one release.
 
 name: as asked for; names: every spelling of it, sorted;
@@ -35,11 +35,19 @@ kind: flag (no value), switch (no value, and a twin with the prefix no-), int, f
 or count (an integer that may end in k, M, G, T or Ki, Mi, Gi, Ti);
 nargs: None (one value), + (one or more), * (any number) or ? (none or one);
 choices: frozenset of text, or None when any value is taken;
-deprecated: taken, but the release warns about it; required: the release does not start without it.
+deprecated: taken, but the release warns about it; required: the release does not start without it;
+default: what the parser fills in, None for nothing.
 """
 
-Finding = namedtuple("Finding", "level problem mend")
-Finding.__doc__ = "What is wrong with one option: level (error or warning), problem and mend (parts of a sentence)."
+Finding = namedtuple("Finding", "level problem mend code")
+Finding.__doc__ = """What is wrong with one option.
+
+level: error or warning; problem and mend: parts of a sentence; code: unknown, absent (an option of other releases), spelling, abbreviation, ambiguous, no_value, a_value, list,
+type, choice, not_finite, deprecated, stray or missing.
+"""
+
+# Findings about what the release's parser takes all the same: it reads on where the collection does not.
+TAKEN_CODES = frozenset(("abbreviation", "deprecated", "not_finite"))
 
 
 class UnknownRelease(ValueError):
@@ -90,6 +98,16 @@ def _positions(text):
     return found
 
 
+def _default(form, index):
+    for text, held in form.get("defaults", {}).items():
+        if not held or index in _positions(held):
+            try:
+                return ast.literal_eval(text)
+            except (ValueError, SyntaxError):
+                return text
+    return False if form["kind"] == "flag" else None
+
+
 @functools.cache
 def arguments(release):
     """Return every option of a release as a dict of name (each spelling its own key) to Argument.
@@ -103,6 +121,7 @@ def arguments(release):
             if index not in _positions(form["in"]):
                 continue
             names = tuple(form.get("names", (row,)))
+            default = _default(form, index)
             choices = form.get("choices")
             if choices is not None:
                 choices = frozenset(choice for choice, held in choices.items() if not held or index in _positions(held))
@@ -115,6 +134,7 @@ def arguments(release):
                     choices,
                     form.get("deprecated", False),
                     form.get("required", False),
+                    default,
                 )
                 if form["kind"] == "switch":
                     found["no-" + name] = found[name]._replace(name="no-" + name, kind="flag")
@@ -189,57 +209,117 @@ def closest(name, names):
     return near[0] if near else None
 
 
+def expansions(name, release):
+    """Return the options that argparse takes a name for: itself, else every option that it begins, sorted.
+
+    One is what an abbreviation means in silence; several are an error of their own.
+    """
+    options = arguments(release)
+    if name in options:
+        return [name]
+    return sorted(option for option in options if name and option.startswith(name))
+
+
 def name_finding(name, release):
     """Return the Finding about the name of an option in a release, or None when the release takes it as it is."""
     options = arguments(release)
     if name in options:
         return None
+    if name in ("help", "h"):
+        return Finding("error", "prints SGLang's help and starts no server", "remove it", "unknown")
     plain = name.lstrip("-").replace("_", "-")
     if plain in options:
-        return Finding("error", "is not written as SGLang names it", f"write {plain}, with no leading dashes")
-    expanded = sorted(option for option in options if plain and option.startswith(plain))
-    if expanded and len({options[option].names for option in expanded}) == 1:
-        return Finding("error", "is an abbreviation, which a later release may read otherwise", f"write {expanded[0]}")
-    near = closest(name, options)
+        problem = "is not written as SGLang names it"
+        return Finding("error", problem, f"write {plain}, with no leading dashes", "spelling")
     held = releases_of(plain)
+    meant = expansions(plain, release)
+    gone = f"; {plain} itself is {span(held)}" if held else ""
+    if len(meant) == 1:
+        return Finding(
+            "error",
+            f"is an abbreviation, which SGLang {release} takes for {meant[0]} and another release may read otherwise"
+            + gone,
+            f"write {meant[0]}",
+            "abbreviation",
+        )
+    if meant:
+        which = ", ".join(meant[:4]) + (f" and {len(meant) - 4} more" if len(meant) > 4 else "")
+        return Finding(
+            "error",
+            f"is not an option of SGLang {release} but the beginning of several, {which}" + gone,
+            f"write one of them, such as {closest(plain, meant) or meant[0]}"
+            + (f", or deploy a release that has it ({held[0]} to {held[-1]})" if held else ""),
+            "ambiguous",
+        )
+    near = closest(name, options)
     if held:
         mend = f"remove it, or deploy a release that has it ({held[0]} to {held[-1]})"
         if near is not None and near != plain:
             mend += f"; the closest option of {release} is {near}"
-        return Finding("error", f"is not an option of SGLang {release}: it is {span(held)}", mend)
+        return Finding("error", f"is not an option of SGLang {release}: it is {span(held)}", mend, "absent")
     mend = f"write {near} if that is what you mean, or remove it" if near else "remove it"
-    return Finding("error", f"is not an option of SGLang {release}", mend)
+    return Finding("error", f"is not an option of SGLang {release}", mend, "unknown")
 
 
-def _number(value):
+def _parses(function, text):
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+        function(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _value_mend(argument, value):
     """Return what a value of this kind looks like when the given one is none, else None."""
     text = word(value)
     if argument.kind == "int":
-        fits = not isinstance(value, float) and _INT.match(text.strip())
-        return None if fits else "write a whole number"
+        return None if _parses(int, text) else "write a whole number"
     if argument.kind == "count":
-        return None if _COUNT.match(text) else "write a whole number, or one with a suffix such as 128k or 128Ki"
+        fits = _parses(int, text) or _COUNT.match(text.strip())
+        return None if fits else "write a whole number, or one with a suffix such as 128k or 128Ki"
     if argument.kind == "float":
-        number = _number(text)
-        return None if number is not None and math.isfinite(number) else "write a number"
+        return None if _parses(float, text) else "write a number"
     if argument.kind == "json":
-        if isinstance(value, (dict, list, tuple)):
-            return None
-        try:
-            json.loads(text)
-        except ValueError:
-            return "write a mapping or a list, or JSON as text"
-        return None
+        return (
+            None
+            if isinstance(value, (dict, list, tuple)) or _parses(json.loads, text)
+            else ("write a mapping or a list, or JSON as text")
+        )
     if isinstance(value, (list, tuple)):
         return "write text"
     return None
+
+
+def _kind_finding(argument, item, in_list):
+    """Return the Finding about one value that is of the wrong kind, or None."""
+    if item is None or isinstance(item, bool):
+        return Finding("error", f"holds {json.dumps(item)}, which is no value", "write text or a number", "type")
+    mend = _value_mend(argument, item)
+    if mend is None and in_list and word(item).startswith("-") and not _NEGATIVE.match(word(item)):
+        mend = "write values without a leading dash, which SGLang would read as options"
+    if mend is not None:
+        return Finding("error", f"does not fit: the option takes values of kind {argument.kind}", mend, "type")
+    if argument.kind == "float" and not math.isfinite(float(word(item))):
+        return Finding("error", "is no finite number", "write a number", "not_finite")
+    return None
+
+
+def _choice_finding(argument, item, release):
+    """Return the Finding about one value that the release has no choice for, or None."""
+    text = word(item)
+    if argument.kind == "int":
+        text = str(int(text))
+    if argument.choices is None or text in argument.choices:
+        return None
+    held = releases_of_choice(argument.name, text)
+    problem = f"is not a choice of SGLang {release}"
+    if held:
+        problem += f": that value is {span(held)}"
+    near = closest(text, argument.choices)
+    mend = f"write one of {', '.join(sorted(argument.choices))}"
+    if near is not None and not held:
+        mend = f"write {near} if that is what you mean, else {mend[6:]}"
+    return Finding("error", problem, mend, "choice")
 
 
 def value_findings(argument, value, release):
@@ -247,60 +327,50 @@ def value_findings(argument, value, release):
 
     value: as an operator writes it in YAML (see option_words); argument: from arguments(release).
     """
-    name = argument.name
     if value is None or value is False:
         return []
     found = []
     if argument.deprecated:
-        found.append(
-            Finding("warning", f"is an old option that SGLang {release} still takes", "write its successor in time")
-        )
+        problem = f"is an old option that SGLang {release} still takes"
+        found.append(Finding("warning", problem, "write its successor in time", "deprecated"))
+    is_list = isinstance(value, (list, tuple)) and argument.kind != "json"
+    wrong = None
     if argument.kind in ("flag", "switch"):
         if value is not True:
-            found.append(Finding("error", "is given a value, but the option takes none", "write true or false"))
-        return found
-    if value is True:
+            wrong = ("is given a value, but the option takes none", "write true or false", "a_value")
+    elif value is True:
         if argument.nargs not in ("?", "*"):
-            found.append(Finding("error", "has no value, but the option needs one", "write the value instead of true"))
-        return found
-    is_list = isinstance(value, (list, tuple)) and argument.kind != "json"
-    if is_list and argument.nargs not in ("+", "*"):
-        found.append(Finding("error", "is a list, but the option takes one value", "write one value"))
-        return found
-    if is_list and not value and argument.nargs == "+":
-        found.append(Finding("error", "is an empty list, but the option needs a value", "write a value or null"))
-        return found
-    for item in value if is_list else [value]:
-        if item is None or isinstance(item, bool):
-            found.append(Finding("error", f"holds {json.dumps(item)}, which is no value", "write text or a number"))
-            continue
-        mend = _value_mend(argument, item)
-        if mend is None and is_list and word(item).startswith("-") and not _NEGATIVE.match(word(item)):
-            mend = "write values without a leading dash, which SGLang would read as options"
-        if mend is not None:
-            found.append(Finding("error", f"does not fit: the option takes values of kind {argument.kind}", mend))
-        elif argument.choices is not None and word(item) not in argument.choices:
-            held = releases_of_choice(name, word(item))
-            problem = f"is not a choice of SGLang {release}"
-            if held:
-                problem += f": that value is {span(held)}"
-            near = closest(word(item), argument.choices)
-            mend = f"write one of {', '.join(sorted(argument.choices))}"
-            if near is not None and not held:
-                mend = f"write {near} if that is what you mean, else {mend[6:]}"
-            found.append(Finding("error", problem, mend))
+            wrong = ("has no value, but the option needs one", "write the value instead of true", "no_value")
+    elif is_list and argument.nargs not in ("+", "*"):
+        wrong = ("is a list, but the option takes one value", "write one value", "list")
+    elif is_list and not value and argument.nargs == "+":
+        wrong = ("is an empty list, but the option needs a value", "write a value or null", "no_value")
+    else:
+        for item in value if is_list else [value]:
+            finding = _kind_finding(argument, item, is_list) or _choice_finding(argument, item, release)
+            if finding is not None:
+                found.append(finding)
+    if wrong is not None:
+        found.append(Finding("error", *wrong))
     return found
 
 
-def _is_option(text):
-    return len(text) > 1 and text.startswith("-") and not _NEGATIVE.match(text)
+def _is_option(text, release):
+    """Tell whether argparse takes a word for an option and not for a value."""
+    if len(text) < 2 or not text.startswith("-") or _NEGATIVE.match(text):
+        return False
+    if " " in text:
+        flag, equals, _joined = text.partition("=")
+        return bool(equals) and flag.startswith("--") and bool(expansions(flag[2:], release))
+    return True
 
 
 def argv_findings(argv, release):
-    """Read a whole command line as the release's parser would, and return what it would refuse.
+    """Read a whole command line as the release's parser would, and return what is wrong with it.
 
     argv: words after C(python -m sglang.launch_server). Returns a list of (word, Finding); an empty list
-    says that every word is an option of the release with a value that fits. Abbreviations are refused.
+    says that every word is an option of the release with a value that fits. The parser itself leaves with an
+    error exactly where a Finding has a code that is not in TAKEN_CODES.
     """
     options = arguments(release)
     found = []
@@ -310,31 +380,33 @@ def argv_findings(argv, release):
         flag, equals, joined = argv[position].partition("=")
         position += 1
         if not flag.startswith("--"):
-            found.append((flag, Finding("error", "is a value that belongs to no option", "remove it")))
+            found.append((flag, Finding("error", "is a value that belongs to no option", "remove it", "stray")))
             continue
-        name = flag[2:]
+        meant = expansions(flag[2:], release)
+        argument = options[meant[0]] if len(meant) == 1 else None
         values = [joined] if equals else []
-        while not equals and position < len(argv) and not _is_option(argv[position]):
-            argument = options.get(name)
-            # The values of a flag that is not known go with it, else each would be a finding of its own.
-            limit = len(argv) if argument is None or argument.nargs in ("+", "*") else 1
-            if argument is not None and argument.kind in ("flag", "switch"):
-                limit = 0
-            if len(values) >= limit:
-                break
+        # The values of a flag that is not known go with it, else each would be a finding of its own.
+        limit = len(argv) if argument is None or argument.nargs in ("+", "*") else 1
+        if argument is not None and argument.kind in ("flag", "switch"):
+            limit = 0
+        while not equals and len(values) < limit and position < len(argv) and not _is_option(argv[position], release):
             values.append(argv[position])
             position += 1
-        problem = name_finding(name, release)
+        problem = name_finding(flag[2:], release)
         if problem is not None:
             found.append((flag, problem))
+        if argument is None:
             continue
-        argument = options[name]
         missing.discard(argument.names)
-        if argument.kind in ("flag", "switch") or not values:
-            value = values[0] if values else True
-        else:
+        value = True
+        if values:
             value = values if argument.nargs in ("+", "*") else values[0]
         found.extend((flag, finding) for finding in value_findings(argument, value, release))
     for names in sorted(missing):
-        found.append(("--" + names[-1], Finding("error", "is missing", "give it a value")))
+        found.append(("--" + names[-1], Finding("error", "is missing", "give it a value", "missing")))
     return found
+
+
+def is_refused(findings):
+    """Tell whether the release's parser leaves with an error over findings of argv_findings."""
+    return any(finding.code not in TAKEN_CODES for _word, finding in findings)

@@ -10,9 +10,9 @@
     make_argument_table.py table FOLDER [-o FILE] [--check]
         packs every FOLDER/RELEASE.json into one table; --check compares instead of writing
 
-A release's file maps an option string to action, type, nargs, choices, required and flags (all its
-option strings), as argparse holds them. The table is the same knowledge turned round: per flag, each
-form it has had and the releases in which that form holds.
+A release's file maps an option string to action, type, nargs, choices, required, default (as repr() writes
+it) and flags (all its option strings), as argparse holds them. The table is the same knowledge turned round:
+per flag, each form it has had and the releases in which that form holds.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ KINDS = {
     "parse_cuda_graph_config_arg": "json",
     "parse_cuda_graph_backend_arg": "str",
 }
+
+# The default of most options, which the table leaves out.
+IMPLIED_DEFAULTS = {"flag": "False"}
 
 # Runs under the interpreter of the release that is described, so it must not import anything of ours.
 DESCRIBE = r"""
@@ -114,8 +117,10 @@ def table_of(folder):
             form = form_of(argument)
             # The name of a row is the same in every release, whichever spelling is the first one there.
             row = flags.setdefault(min(form[2]), {})
-            entry = row.setdefault(form, {"in": set(), "choices": {}})
+            entry = row.setdefault(form, {"in": set(), "choices": {}, "defaults": {}})
             entry["in"].add(index)
+            if argument["default"] != IMPLIED_DEFAULTS.get(form[0], "None"):
+                entry["defaults"].setdefault(argument["default"], set()).add(index)
             for choice in argument["choices"] or []:
                 entry["choices"].setdefault(str(choice), set()).add(index)
     rows = {}
@@ -132,10 +137,9 @@ def table_of(folder):
                 packed["deprecated"] = True
             if required:
                 packed["required"] = True
-            if has_choices:
-                packed["choices"] = {
-                    choice: ranges(held) if held != entry["in"] else ""
-                    for choice, held in sorted(entry["choices"].items())
+            for part in ["defaults"] * bool(entry["defaults"]) + ["choices"] * has_choices:
+                packed[part] = {
+                    value: ranges(held) if held != entry["in"] else "" for value, held in sorted(entry[part].items())
                 }
             rows[name].append(packed)
     return {"releases": [path.stem for path in files], "flags": rows}
