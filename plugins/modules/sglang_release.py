@@ -516,7 +516,7 @@ class Release:
             if os.path.lexists(self.path) and self.in_use(self.name):
                 raise Failure(f"{self.path} lacks its stamp or its interpreter, but a process or a unit uses it")
             halves = self.half()
-            for name in halves:
+            for name in {*halves, self.name}:
                 self.remove(name)
         with self.step("installer"):
             uv = self.have_uv()
@@ -581,7 +581,8 @@ def build(module, release, result):
                 phase=phase,
                 **result,
             )
-        result.update(changed=True, complete=True, seconds=release.seconds)
+        result.update(changed=True, seconds=release.seconds)
+    result["complete"] = True
     if module.params["lock"]:
         with contextlib.suppress(OSError):
             os.unlink(module.params["lock"])
