@@ -133,7 +133,7 @@ def _pin(look):
     return Finding(f"cuda_driver_version is {pinned}", needed, f"Set cuda_driver_version to {version} or newer.")
 
 
-@rule("cuda_toolkit", WARNING)
+@rule("toolkit_series", WARNING)
 def _toolkit(look):
     series = look.settings["planned_toolkit_series"]
     if not look.asks_driver or not look.flag("driver_install_enabled") or not is_older(series, look.need.cuda):
