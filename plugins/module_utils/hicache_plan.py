@@ -21,6 +21,8 @@ from . import hicache_size, kv_geometry
 from .hicache_size import GB, GIB
 
 MIB = 2**20
+#: How the sentence begins that turns the figure of the device into that of the host.
+CONVERSION = "In the units of the log: "
 
 #: What an estimate of the device tokens takes off at its low end: bytes of a GPU that its driver and the CUDA context
 #: hold, weights that every rank holds whole as a share of its part, and bytes of buffers that live beside the cache.
@@ -234,14 +236,15 @@ def estimate_tokens(ask, token_bytes, draft_token_bytes=0):
 
     SGLang gives the cache what its share of the GPU (``--mem-fraction-static``) leaves after the weights. The high end
     takes off the evenly split weights only. The low end also takes off what the driver holds, weights that are not
-    split, the whole draft and buffers, and gives the draft's cache its part.
+    split, the draft and buffers, and gives the draft's cache its part.
     """
     gpu, share, fraction = gpu_bytes(ask), weight_share(ask), ask.get("mem_fraction_static")
     if not (gpu and share and fraction and token_bytes):
         return None
-    draft = (ask.get("draft_weight_bytes") or 0) if draft_token_bytes else 0
+    draft = (ask.get("draft_weight_bytes") or 0) * share / ask["weight_bytes"] if draft_token_bytes else 0
     high = (gpu * fraction - share) // token_bytes
-    low = (gpu - ESTIMATE_CONTEXT) * fraction - share * (1 + ESTIMATE_UNSPLIT_WEIGHTS) - draft - ESTIMATE_BUFFERS
+    resident = (share + draft) * (1 + ESTIMATE_UNSPLIT_WEIGHTS) + ESTIMATE_BUFFERS
+    low = (gpu - ESTIMATE_CONTEXT) * fraction - resident
     return max(0, int(low // (token_bytes + draft_token_bytes))), max(0, int(high))
 
 
@@ -599,8 +602,8 @@ def _pool_sentences(shape, tokens, ratio, size_gb, pools):
         # One page more on the device: SGLang counts its padding in the line of the device pool.
         device = (tokens.tokens + shape.page) * first["bytes_per_token"]
         found.append(
-            f"In the units of the log: {_gib(device)} on the device x {ratio:g} = {_gib(first['bytes'])} = "
-            f"{_gb(first['bytes'])}. The line of the device pool counts GiB and writes GB."
+            f"{CONVERSION}{_gib(device)} on the device x {ratio:g} = {_gib(first['bytes'])} = {_gb(first['bytes'])}. "
+            "The line of the device pool counts GiB and writes GB."
         )
     drafts = [pool for pool in pools if pool["pool"] == "draft"]
     if drafts:
@@ -743,6 +746,8 @@ def make_plan(ask):
     except kv_geometry.GeometryError as error:
         result["unknown"].append(f"{str(error)[0].upper()}{str(error)[1:]}.")
         return _close(result, ask)
+    if ask.get("draft_expected") and not ask.get("draft_config"):
+        result["unknown"].append("The draft's config.json is not known, and so is its host pool.")
     memory = Memory(ask, shape)
     notes = []
     tokens = find_device_tokens(ask, shape.token_bytes, shape.draft_token_bytes, shape.page, notes)

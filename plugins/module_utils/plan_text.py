@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import textwrap
 
+from .hicache_plan import CONVERSION
+
 WIDTH = 96
 ANSWERS = {True: "yes", False: "NO", None: "?"}
 
@@ -80,6 +82,9 @@ def _facts(plan):
     memory, weights = plan["memory"], plan["weights"]
     source = plan["device_tokens_source"]
     rows = [("device tokens", _tokens(plan) + ("" if source == "unknown" else f" a rank, {source}"))]
+    for sentence in plan["explanation"]:
+        if sentence.startswith(CONVERSION):
+            rows.append(("GiB and GB", sentence[len(CONVERSION) :].split(". ")[0]))
     if memory:
         taken = f"{_number(memory['available_gb'])} available"
         if memory["held_gb"]:
@@ -150,4 +155,7 @@ def fleet_lines(plans):
         if answer is True or any(plan["fits"] is answer for plan in plans.values())
     ]
     total = sum(plan["total_gb"] or 0 for plan in plans.values())
-    return [*table(rows), f"{len(plans)} hosts: {', '.join(counts)}; {total:,.2f} GB of host memory in all."]
+    return [
+        *table(rows),
+        f"{len(plans)} host{'' if len(plans) == 1 else 's'}: {', '.join(counts)}; {total:,.2f} GB of host memory in all.",
+    ]

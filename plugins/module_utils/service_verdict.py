@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from .hicache_plan import device_settings
+
 # Labels of the pools that make a rank; every other pool only takes memory.
 _MAIN_POOLS = ("kv", "full")
 # What of the journal's verdict is worth keeping on the host: nothing in it changes while the same start runs.
@@ -138,7 +140,8 @@ def service_verdict(journal, settings, answers=None):
     """Put the journal's verdict and the answers of the server together.
 
     ``journal`` is what ``hicache_verify`` returned. ``settings`` holds ``host``, ``unit``, ``ranks``, ``release``,
-    ``hicache_enabled``, ``speculative_enabled`` and ``accept_length_above``. ``answers`` holds ``chat`` and ``prefix``
+    ``hicache_enabled``, ``speculative_enabled``, ``accept_length_above`` and, where the figures are to be of use to a
+    later plan, ``device_settings`` (what the tokens of the device depend on). ``answers`` holds ``chat`` and ``prefix``
     as registered from ``ansible.builtin.uri``; None where nothing was asked.
 
     Returns a dict with ``verdict`` (pass, fail, inconclusive), ``reasons`` (list of ``code`` and ``message``),
@@ -168,6 +171,7 @@ def service_verdict(journal, settings, answers=None):
         reasons=reasons,
         seconds_to_ready=seconds,
         requests_sent=answers is not None,
+        device_settings=device_settings(settings.get("device_settings")),
         summary=f"{settings['host']} {settings['unit']}: {verdict.upper()} - {figures}, {ready}",
     )
     return result

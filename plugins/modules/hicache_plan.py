@@ -41,6 +41,11 @@ options:
     description:
       - Parsed C(config.json) of the draft model. Without it there is no draft.
     type: dict
+  draft_expected:
+    description:
+      - Whether there is a draft model. Without its O(draft_config) the plan then cannot tell.
+    type: bool
+    default: false
   kv_cache_dtype:
     description:
       - SGLang's C(--kv-cache-dtype).
@@ -496,6 +501,7 @@ def main():
             "hicache_enabled": {"type": "bool", "default": True},
             "model_config": {"type": "dict"},
             "draft_config": {"type": "dict"},
+            "draft_expected": {"type": "bool", "default": False},
             "kv_cache_dtype": {"type": "str"},
             "tensor_parallel_size": {"type": "int", "default": 1},
             "pipeline_parallel_size": {"type": "int", "default": 1},

@@ -525,6 +525,7 @@ def test_numa_is_left_out_where_it_is_not_known(homes):
         ({"model_config": {"architectures": ["MambaForCausalLM"]}}, "MambaForCausalLM"),
         ({"model_config": {"architectures": ["DeepseekV3ForCausalLM"]}}, "num_hidden_layers"),
         ({"draft_config": {"architectures": ["NewDraft"]}}, "NewDraft"),
+        ({"draft_expected": True}, "The draft's config.json is not known"),
         ({"kv_cache_dtype": "fp4_e2m1"}, "fp4_e2m1"),
         ({"device_tokens": None}, "How many tokens fit on the device is not known"),
         ({"memory": None}, "memory that the host has available is not known"),
@@ -589,4 +590,5 @@ def test_the_text_is_aligned_and_narrow():
     assert fleet[-1].startswith("5 hosts: 2 fit, 1 do not fit, 2 cannot be told;")
     told = "\n".join(plan_text.host_lines("ash", plans["ash"]))
     assert "44.77     41.70     358.17" in told
+    assert "10.42 GiB on the device x 4 = 41.70 GiB = 44.77 GB" in told
     assert "Allocating draft hierarchical KV host pool: 637109 tokens, 0.73 GB host memory." in told
