@@ -42,8 +42,9 @@ default: what the parser fills in, None for nothing.
 Finding = namedtuple("Finding", "level problem mend code")
 Finding.__doc__ = """What is wrong with one option.
 
-level: error or warning; problem and mend: parts of a sentence; code: unknown, absent (an option of other releases), spelling, abbreviation, ambiguous, no_value, a_value, list,
-type, choice, not_finite, deprecated, stray or missing.
+level: error or warning; problem and mend: parts of a sentence;
+code: unknown, absent (an option of other releases), spelling, abbreviation, ambiguous, no_value, a_value, list, type,
+choice, not_finite, deprecated, stray or missing.
 """
 
 # Findings about what the release's parser takes all the same: it reads on where the collection does not.

@@ -70,6 +70,7 @@ _FALSE = frozenset(("false", "no", "off", "0"))
 # Releases whose overlap scheduler under EAGLE waits for this switch; it is gone from 0.5.14 on
 # (sglang/srt/environ.py). 0.5.9 and 0.5.10 raise when it is set with a topk above 1.
 SPEC_V2_VARIABLE = "SGLANG_ENABLE_SPEC_V2"
+SPEC_V2_ANY_TOPK = (0, 5, 11, 0)
 SPEC_V2_FIRST = (0, 5, 9, 0)
 SPEC_V2_GONE = (0, 5, 14, 0)
 

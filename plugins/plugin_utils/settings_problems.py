@@ -14,17 +14,20 @@ import math
 import posixpath
 import re
 
+from ..module_utils import argument_check
 from . import engine_arguments as table
 from .engine_arguments import UnknownRelease
-from .settings import SETTINGS, SPEC_V2_GONE, SPEC_V2_VARIABLE, normalised
+from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, normalised
 from .systemd_quote import is_variable_name, unsafe_characters
 
-HIDDEN = "(hidden)"
+HIDDEN = argument_check.HIDDEN
 
 # SGLang writes its arguments to the journal and /server_info returns them, in every release up to 0.5.23.
 SECRET_OPTIONS = frozenset(("api-key", "admin-api-key", "ssl-keyfile-password"))
 
 EAGLE_ALGORITHMS = ("EAGLE", "EAGLE3", "STANDALONE")
+# What both Python's logging and the web server take; SGLang hands the level to both.
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 QUIET_LEVELS = ("warning", "error", "critical", "fatal")
 LOOPBACK = ("localhost", "::1")
 
@@ -34,6 +37,13 @@ _UNIT_NAME_LENGTH = 255 - len("sglang-.service")
 _KIMI_K25 = re.compile(r"kimi[-_. ]?k2[-_. p]?5", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+\Z")
 _DIRECTIVE = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
+
+# Attention backends that take only some sizes of a page, and what each sets instead of any other.
+_PAGES = {"flashmla": ((64,), 64), "cutlass_mla": ((128,), 128), "trtllm_mla": ((32, 64), 64)}
+# Backends with a draft tree over several pages; Triton's came between 0.5.11 and 0.5.13.
+_PAGE_TREES = ("flashinfer", "fa3", "triton")
+# One call that pins more fails with drivers from r580 on: 512 GiB, in GB (1e9 bytes).
+_LARGEST_PINNED_GB = 549
 
 # Directives that the role writes from typed settings, with the variable that holds each.
 _OWN_DIRECTIVES = {
@@ -145,6 +155,10 @@ def _older(release, bound):
         return table.release_key(release) < bound
     except UnknownRelease:
         return False
+
+
+def _between(release, first, bound):
+    return not _older(release, first) and _older(release, bound)
 
 
 def _unit_name(values, release, known, problems):
@@ -288,14 +302,81 @@ def _speculation(values, release, known, problems):
             "set it to EAGLE3",
         )
     _speculation_numbers(values, problems)
+    _speculation_pages(values, release, problems)
+    _speculation_rewrites(values, release, problems)
     served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
     judged = known or values["release_check_enabled"] is False
-    if judged and algorithm == "EAGLE3" and _KIMI_K25.search(served) and _older(release, (0, 5, 10, 0)):
+    if judged and algorithm == "EAGLE3" and _KIMI_K25.search(served) and _between(release, (0, 5, 9, 0), (0, 5, 10, 0)):
         problems.add(
             "release",
             str(release),
-            "it loads Kimi-K2.5 but has no EAGLE-3 hooks in that model",
+            "it has no EAGLE-3 hooks in Kimi-K2.5",
             f"choose 0.5.10.post1 or later, or set {problems.variable('speculative_enabled')} to false",
+        )
+
+
+def _known_bad_releases(values, release, known, problems):
+    """Releases in which Kimi-K2.5 does not work, or works badly."""
+    served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
+    if not _KIMI_K25.search(served) or not (known or values["release_check_enabled"] is False):
+        return
+    if _older(release, (0, 5, 9, 0)):
+        problems.add("release", str(release), "it has no Kimi-K2.5", "choose 0.5.10.post1 or later")
+    elif _older(release, (0, 5, 10, 0)):
+        problems.add(
+            "release",
+            str(release),
+            "its memory is reported to grow while it serves, and nobody notices when one of its ranks dies",
+            "choose 0.5.10.post1 or later",
+            level="warning",
+        )
+    parallel = values["engine_options"].get("ep-size", values["engine_options"].get("expert-parallel-size"))
+    if isinstance(parallel, int) and parallel > 1 and _older(release, (0, 5, 11, 0)):
+        problems.add(
+            "release",
+            str(release),
+            "expert parallelism is reported broken for Kimi-K2.5's INT4 experts in it",
+            "choose a later release, or remove the engine option",
+            level="warning",
+        )
+
+
+def _speculation_pages(values, release, problems):
+    """A draft tree of several branches over pages of several tokens (handle_speculative_decoding)."""
+    topk, backend = values["speculative_eagle_topk"], values["attention_backend"]
+    if topk is None or topk < 2 or backend is None:
+        return
+    page = values["page_size"] or 1
+    if backend in _PAGES and page not in _PAGES[backend][0]:
+        page = _PAGES[backend][1]
+    taken = backend in (_PAGE_TREES[:2] if _older(release, (0, 5, 11, 0)) else _PAGE_TREES)
+    if page > 1 and not taken:
+        problems.add(
+            "speculative_eagle_topk",
+            topk,
+            f"above 1 SGLang refuses pages of several tokens, here {page}, with the attention backend {backend}",
+            f"set it to 1, or {problems.variable('attention_backend')} to flashinfer",
+        )
+
+
+def _speculation_rewrites(values, release, problems):
+    """Options that SGLang switches off, or tiers that it leaves out, while it speculates with EAGLE."""
+    if values["engine_options"].get("enable-mixed-chunk") is True:
+        problems.add(
+            "engine_options",
+            True,
+            "SGLang switches it off in silence while it speculates",
+            f"remove it, or set {problems.variable('speculative_enabled')} to false",
+            key="enable-mixed-chunk",
+            level="warning",
+        )
+    if values["hicache_enabled"] is True and _older(release, (0, 5, 11, 0)):
+        problems.add(
+            "release",
+            str(release),
+            "its HiCache keeps no draft, so that fewer draft tokens are accepted once the device cache has been full",
+            "choose 0.5.11 or later",
+            level="warning",
         )
 
 
@@ -346,6 +427,14 @@ def _hicache(values, release, known, problems):
         )
     if size is not None and size < 1:
         problems.add("hicache_size", size, "it counts GB (1e9 bytes) for each rank", "set 1 or more, or null")
+    elif size is not None and size >= _LARGEST_PINNED_GB:
+        problems.add(
+            "hicache_size",
+            size,
+            "NVIDIA's drivers from r580 on fail to pin 512 GiB or more at once",
+            f"set it below {_LARGEST_PINNED_GB}, and share the memory among more ranks",
+            level="warning",
+        )
     if ratio is not None and ratio <= 0:
         problems.add(
             "hicache_ratio",
@@ -363,15 +452,54 @@ def _hicache(values, release, known, problems):
             "set it above 1",
             level="error" if fatal else "warning",
         )
-    _hicache_rewrites(values, release, problems)
+    _hicache_rewrites(values, release, known, problems)
+    _hicache_memory(values, problems)
 
 
-def _hicache_rewrites(values, release, problems):
+def _hicache_memory(values, problems):
+    """Options about the host pool's memory (handle_hicache_ratio_default, validate_hicache_host_memory_mode)."""
+    options = values["engine_options"]
+    fraction = options.get("hicache-host-memory-fraction")
+    if fraction is not None and (values["hicache_ratio"] is not None or values["hicache_size"] is not None):
+        problems.add(
+            "engine_options",
+            fraction,
+            "SGLang drops it in silence, as the ratio or the size is given",
+            f"remove it, or set {problems.variable('hicache_ratio')} and {problems.variable('hicache_size')} to null",
+            key="hicache-host-memory-fraction",
+            level="warning",
+        )
+    if options.get("hicache-host-memory-mode") != "buffer_only":
+        return
+    if options.get("hicache-storage-backend") is None:
+        problems.add(
+            "engine_options",
+            "buffer_only",
+            "the host pool is then only the way to a storage backend, and none is given",
+            "add hicache-storage-backend, or remove it",
+            key="hicache-host-memory-mode",
+        )
+    if values["hicache_write_policy"] == "write_back":
+        problems.add(
+            "hicache_write_policy",
+            "write_back",
+            "with hicache-host-memory-mode buffer_only SGLang takes write_through instead",
+            "set it to write_through",
+            level="warning",
+        )
+
+
+def _default(option, release, known):
+    """Return what the release's parser fills in; of a release that nobody knows, what the newest one does."""
+    argument = table.arguments(release if known else table.known_releases()[-1]).get(option)
+    return None if argument is None else argument.default
+
+
+def _hicache_rewrites(values, release, known, problems):
     """Combinations that SGLang replaces by others at start."""
     options = values["engine_options"]
-    backend = values["hicache_io_backend"] or "kernel"
-    default_layout = "layer_first" if _older(release, (0, 5, 14, 0)) else "page_first"
-    layout = values["hicache_mem_layout"] or default_layout
+    backend = values["hicache_io_backend"] or _default("hicache-io-backend", release, known)
+    layout = values["hicache_mem_layout"] or _default("hicache-mem-layout", release, known)
     layout_name = problems.variable("hicache_mem_layout")
     if layout == "page_first" and backend == "direct":
         problems.add(
@@ -390,30 +518,58 @@ def _hicache_rewrites(values, release, problems):
             f"set {problems.variable('hicache_io_backend')} to direct, or this to page_first",
             level="warning",
         )
-    if layout == "layer_first" and options.get("hicache-storage-backend") == "mooncake":
+    if layout == "page_first_direct" and options.get("enable-unified-memory") is True:
+        problems.add(
+            "hicache_mem_layout",
+            layout,
+            "with enable-unified-memory SGLang takes page_first and the io backend kernel instead",
+            f"set it to page_first, and {problems.variable('hicache_io_backend')} to kernel",
+            level="warning",
+        )
+    storage = options.get("hicache-storage-backend")
+    if layout == "layer_first" and storage in ("mooncake", "npu_memcache"):
         problems.add(
             "hicache_mem_layout",
             values["hicache_mem_layout"],
-            "the storage backend mooncake cannot use layer_first, and SGLang takes another layout",
-            "set it to page_first",
+            f"the storage backend {storage} cannot use layer_first, and SGLang takes another layout",
+            "set it to " + ("page_first_direct" if backend == "direct" else "page_first"),
             level="warning",
         )
-    decode = options.get("decode-attention-backend") or values["attention_backend"]
-    if decode == "fa3" and backend == "kernel" and _older(release, (0, 5, 14, 0)):
-        problems.add(
-            "attention_backend",
-            values["attention_backend"],
-            f"SGLang {release} replaces fa3 decoding, or the io backend kernel, when HiCache is on",
-            "choose flashinfer or triton",
-            level="warning",
-        )
+    _fa3_and_kernel(values, release, backend, problems)
+
+
+def _fa3_and_kernel(values, release, backend, problems):
+    option = "decode-attention-backend"
+    decode = values["engine_options"].get(option)
+    if (decode or values["attention_backend"]) != "fa3" or backend != "kernel" or not _older(release, (0, 5, 14, 0)):
+        return
+    given = ("engine_options", decode, option) if decode else ("attention_backend", values["attention_backend"], None)
+    taken = "the io backend kernel by direct" if decode else "fa3 decoding by another backend"
+    problems.add(
+        given[0],
+        given[1],
+        f"with HiCache and the io backend kernel SGLang {release} replaces {taken}",
+        f"choose flashinfer or triton, or set {problems.variable('hicache_io_backend')} to direct",
+        key=given[2],
+        level="warning",
+    )
+
+
+def _number_of(options, *names):
+    """Return the number of the first of some spellings of an option, 0 when none is one."""
+    for name in names:
+        value = options.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return 0
 
 
 def _hicache_excludes(values, release, known, problems):
     """Options that exclude the hierarchical cache (_handle_cache_compatibility, handle_hicache)."""
-    if values["hicache_enabled"] is not True:
-        return
     options = values["engine_options"]
+    if values["hicache_enabled"] is not True:
+        _without_hicache(options, problems)
+        return
     off = f"or set {problems.variable('hicache_enabled')} to false"
 
     def refuse(option, problem):
@@ -426,17 +582,62 @@ def _hicache_excludes(values, release, known, problems):
     if options.get("enable-unified-memory") is True and speculating and values["speculative_algorithm"] != "NGRAM":
         refuse("enable-unified-memory", "SGLang does not take it with EAGLE and the hierarchical cache together")
     for option in ("dcp-size", "decode-context-parallel-size"):
-        value = options.get(option)
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        if is_number and value > 1 and speculating and values["speculative_algorithm"] != "DSPARK":
+        if _number_of(options, option) < 2:
+            continue
+        if speculating and values["speculative_algorithm"] != "DSPARK":
             refuse(option, "with the hierarchical cache SGLang takes no speculation but DSPARK when it is above 1")
+        if options.get("enable-hisparse") is True:
+            refuse("enable-hisparse", f"SGLang does not take it with {option} above 1")
+        if options.get("hicache-host-memory-mode") == "buffer_only":
+            refuse("hicache-host-memory-mode", f"SGLang does not take buffer_only with {option} above 1")
+
+
+def _without_hicache(options, problems):
+    """Options of a cache that is off, and those of caches that need the radix cache."""
+    switch = problems.variable("hicache_enabled")
+    for option, value in options.items():
+        if option.startswith("hicache-") and value not in (None, False):
+            problems.add(
+                "engine_options",
+                _shown(option, value),
+                f"it does nothing while {switch} is false",
+                f"remove it, or set {switch} to true",
+                key=option,
+                level="warning",
+            )
+    for option in ("enable-lmcache", "enable-unified-cache-external-linker"):
+        if options.get(option) is True and options.get("disable-radix-cache") is True:
+            problems.add(
+                "engine_options", True, "SGLang does not take it with disable-radix-cache", "remove one", key=option
+            )
+
+
+def _pages(values, release, known, problems):
+    """Sizes of a page that the attention backend replaces."""
+    page, backend = values["page_size"], values["attention_backend"]
+    if page is None or backend not in _PAGES or page in _PAGES[backend][0]:
+        return
+    problems.add(
+        "page_size",
+        page,
+        f"with the attention backend {backend} SGLang takes {_PAGES[backend][1]} instead",
+        f"set it to {' or '.join(map(str, _PAGES[backend][0]))}, or to null",
+        level="warning",
+    )
 
 
 def _evidence(values, release, known, problems):
     """Settings that would hide the lines by which a start is verified."""
+    level = values["log_level"]
+    if level is not None and level.lower() not in (*LOG_LEVELS, "fatal"):
+        problems.add(
+            "log_level",
+            level,
+            "it is no level, and SGLang would not start",
+            f"set it to one of {', '.join(LOG_LEVELS)}",
+        )
     if values["verification_expected"] is False:
         return
-    level = values["log_level"]
     off = f"or set {problems.variable('verification_expected')} to false"
     if level is not None and level.lower() in QUIET_LEVELS:
         problems.add(
@@ -486,7 +687,22 @@ def _environment(values, release, known, problems):
             key=SPEC_V2_VARIABLE,
             level="warning",
         )
+    _spec_v2_and_topk(values, release, problems)
     _expandable_segments(values, problems)
+
+
+def _spec_v2_and_topk(values, release, problems):
+    switch = str(values["environment"].get(SPEC_V2_VARIABLE, "")).strip().lower()
+    topk = values["speculative_eagle_topk"]
+    on = switch in ("1", "true", "yes", "y", "t", "on") and values["speculative_enabled"] is True
+    if on and topk is not None and topk > 1 and _older(release, SPEC_V2_ANY_TOPK):
+        problems.add(
+            "environment",
+            HIDDEN,
+            f"with it SGLang {release} refuses a topk above 1",
+            f"remove it, or set {problems.variable('speculative_eagle_topk')} to 1",
+            key=SPEC_V2_VARIABLE,
+        )
 
 
 def _expandable_segments(values, problems):
@@ -534,11 +750,28 @@ def _typed_names(release, known):
     return found
 
 
+def _is_secret(name, release, known):
+    """Tell whether an option, however it is written, is one whose value is a secret."""
+    plain_name = name.lstrip("-").replace("_", "-")
+    if plain_name in SECRET_OPTIONS:
+        return True
+    meant = table.expansions(plain_name, release) if known else []
+    return bool(SECRET_OPTIONS.intersection(meant)) or (not meant and argument_check.is_secret_name(plain_name))
+
+
+def _shown(name, value):
+    """Return the value of an option as a message may show it: without what is secret in it."""
+    words = table.option_words(name, value)
+    if any(argument_check.HIDDEN in argument_check.masked(part, argument_check.secrets_of(words)) for part in words):
+        return HIDDEN
+    return value
+
+
 def _engine_options(values, release, known, problems):
     typed = _typed_names(release, known)
     for name, value in values["engine_options"].items():
         plain_name = name.lstrip("-").replace("_", "-")
-        if plain_name in SECRET_OPTIONS:
+        if _is_secret(name, release, known):
             problems.add(
                 "engine_options",
                 HIDDEN,
@@ -547,23 +780,31 @@ def _engine_options(values, release, known, problems):
                 key=name,
             )
             continue
-        if plain_name in typed:
-            variable = problems.variable(typed[plain_name])
+        shown = _shown(name, value)
+        meant = [plain_name] if plain_name in typed or not known else table.expansions(plain_name, release)
+        variables = {typed.get(option) for option in meant}
+        if meant and len(variables) == 1 and None not in variables:
+            variable = problems.variable(variables.pop())
+            short = "" if plain_name in typed else "is short for an option and "
             problems.add(
-                "engine_options", value, f"it repeats {variable}", f"remove it and set {variable} instead", key=name
+                "engine_options",
+                shown,
+                f"it {short}repeats {variable}",
+                f"remove it and set {variable} instead",
+                key=name,
             )
             continue
         unsafe = _unsafe_words(name, value)
         if unsafe is not None:
             problems.add(
                 "engine_options",
-                value,
+                shown,
                 f"it holds {unsafe}, which a systemd unit cannot carry",
                 "write it in one line of printable text",
                 key=name,
             )
             continue
-        _engine_option(name, value, release, known, problems)
+        _engine_option(name, value, shown, release, known, problems)
 
 
 def _unsafe_words(name, value):
@@ -573,26 +814,44 @@ def _unsafe_words(name, value):
     return None
 
 
-def _engine_option(name, value, release, known, problems):
+def _engine_option(name, value, shown, release, known, problems):
     if not known:
         if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z", name):
-            problems.add("engine_options", value, "that is no name of an option", "write it without dashes", key=name)
+            problems.add("engine_options", shown, "that is no name of an option", "write it without dashes", key=name)
         return
     finding = table.name_finding(name, release)
     if finding is not None:
-        problems.add("engine_options", value, f"it {finding.problem}", finding.mend, key=name)
+        problems.add("engine_options", shown, f"it {finding.problem}", finding.mend, key=name)
         return
     if name == "config":
+        _config_file(value, problems)
+    for finding in table.value_findings(table.arguments(release)[name], value, release):
+        problems.add("engine_options", shown, f"it {finding.problem}", finding.mend, key=name, level=finding.level)
+
+
+def _config_file(value, problems):
+    """A file of settings, which only the installed release reads."""
+    if not str(value).endswith((".yaml", ".yml")):
         problems.add(
             "engine_options",
             value,
-            "nothing in that file is checked before the old service stops",
+            "SGLang reads settings from YAML files only, by their names",
+            "name a file that ends in .yaml or .yml",
+            key="config",
+        )
+    elif not str(value).startswith("/"):
+        problems.add(
+            "engine_options", value, "it is not the absolute path of a file on the host", "write the path", key="config"
+        )
+    else:
+        problems.add(
+            "engine_options",
+            value,
+            "what is in that file is not checked here, only by the installed release, and the variables win over it",
             "write its settings as options",
-            key=name,
+            key="config",
             level="warning",
         )
-    for finding in table.value_findings(table.arguments(release)[name], value, release):
-        problems.add("engine_options", value, f"it {finding.problem}", finding.mend, key=name, level=finding.level)
 
 
 def _unit_directives(values, release, known, problems):
@@ -641,7 +900,9 @@ _RULES = (
     _numbers,
     _address,
     _paths,
+    _known_bad_releases,
     _speculation,
+    _pages,
     _hicache,
     _hicache_excludes,
     _typed_findings,

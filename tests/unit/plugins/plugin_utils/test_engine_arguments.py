@@ -148,7 +148,7 @@ def test_words_of_an_option(name, value, words):
         ("0.5.23", "context_length", ["not written as SGLang names it", "write context-length,"]),
         ("0.5.23", "--context-length", ["not written as SGLang names it", "write context-length,"]),
         ("0.5.23", "hicache-rat", ["abbreviation", "write hicache-ratio"]),
-        ("0.5.20", "cuda-graph-max-bs", ["known up to 0.5.19", "0.5.9 to 0.5.19", "cuda-graph-max-bs-decode"]),
+        ("0.5.20", "cuda-graph-max-bs", ["several", "known up to 0.5.19", "0.5.9 to 0.5.19"]),
         ("0.5.13", "hicache-host-memory-mode", ["known from 0.5.19 on", "0.5.19 to 0.5.23"]),
         ("0.5.23", "disable-hicache-numa-detect", ["known up to 0.5.9"]),
         ("0.5.23", "zzzz", ["not an option of SGLang 0.5.23", "remove it"]),
@@ -163,7 +163,25 @@ def test_findings_about_names(release, name, parts):
 
 def test_a_name_shared_by_several_options_is_no_abbreviation():
     # argparse calls --hicache-s ambiguous: --hicache-size or --hicache-storage-backend.
-    assert "abbreviation" not in table.name_finding("hicache-s", "0.5.23").problem
+    finding = table.name_finding("hicache-s", "0.5.23")
+    assert finding.code == "ambiguous"
+    assert "hicache-size" in finding.problem
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "default"),
+    [
+        ("0.5.17", "hicache-ratio", 2.0),
+        ("0.5.18", "hicache-ratio", None),
+        ("0.5.13", "hicache-mem-layout", "layer_first"),
+        ("0.5.14", "hicache-mem-layout", "page_first"),
+        ("0.5.23", "enable-metrics", False),
+        ("0.5.23", "port", 30000),
+        ("0.5.23", "model-path", None),
+    ],
+)
+def test_defaults(release, name, default):
+    assert table.arguments(release)[name].default == default
 
 
 def test_every_name_is_fine_in_its_release():

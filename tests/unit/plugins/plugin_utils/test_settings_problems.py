@@ -140,6 +140,54 @@ ERRORS = [
     ),
     (option("enable-unified-memory"), "0.5.23", "serve_engine_options['enable-unified-memory']", ["EAGLE"]),
     (option("dcp-size", 2), "0.5.23", "serve_engine_options['dcp-size']", ["DSPARK"]),
+    (
+        {"hicache_enabled": False, **{"engine_options": {"enable-lmcache": True, "disable-radix-cache": True}}},
+        "0.5.23",
+        "serve_engine_options['enable-lmcache']",
+        ["disable-radix-cache"],
+    ),
+    (
+        {"speculative_enabled": False, "engine_options": {"dcp-size": 2, "enable-hisparse": True}},
+        "0.5.23",
+        "serve_engine_options['enable-hisparse']",
+        ["dcp-size above 1"],
+    ),
+    (
+        option("hicache-host-memory-mode", "buffer_only"),
+        "0.5.23",
+        "serve_engine_options['hicache-host-memory-mode']",
+        ["add hicache-storage-backend"],
+    ),
+    (
+        {
+            "speculative_enabled": False,
+            "engine_options": {
+                "dcp-size": 2,
+                "hicache-host-memory-mode": "buffer_only",
+                "hicache-storage-backend": "file",
+            },
+        },
+        "0.5.23",
+        "serve_engine_options['hicache-host-memory-mode']",
+        ["dcp-size above 1"],
+    ),
+    (
+        {
+            "speculative_eagle_topk": 4,
+            "speculative_num_draft_tokens": 16,
+            "page_size": 64,
+            "attention_backend": "trtllm_mla",
+        },
+        "0.5.23",
+        "serve_speculative_eagle_topk",
+        ["is 4", "here 64", "trtllm_mla", "flashinfer"],
+    ),
+    (
+        {"speculative_eagle_topk": 4, "speculative_num_draft_tokens": 16, "attention_backend": "cutlass_mla"},
+        "0.5.13",
+        "serve_speculative_eagle_topk",
+        ["here 128"],
+    ),
     # Choices by release.
     ({"reasoning_parser": "kimi_k3"}, "0.5.16", "serve_reasoning_parser", ["known from 0.5.17 on", "kimi_k2"]),
     ({"tool_call_parser": "kimi"}, "0.5.23", "serve_tool_call_parser", ["not a choice"]),
@@ -172,6 +220,39 @@ ERRORS = [
     (option("model", "/m"), "0.5.23", "serve_engine_options['model']", ["repeats serve_model_path"]),
     (option("--log_level", "info"), "0.5.23", "serve_engine_options['--log_level']", ["repeats serve_log_level"]),
     (option("enable-hicache"), "0.5.23", "serve_engine_options['enable-hicache']", ["repeats serve_hicache_enabled"]),
+    (option("tp", 4), "0.5.23", "serve_engine_options['tp']", ["short for", "repeats serve_tensor_parallel_size"]),
+    (option("hicache-rat", 2), "0.5.23", "serve_engine_options['hicache-rat']", ["repeats serve_hicache_ratio"]),
+    (
+        option("hicache-s", 2),
+        "0.5.23",
+        "serve_engine_options['hicache-s']",
+        ["the beginning of several", "hicache-size", "hicache-storage-backend"],
+    ),
+    (
+        option("cuda-graph-max-bs", 4),
+        "0.5.20",
+        "serve_engine_options['cuda-graph-max-bs']",
+        ["beginning of several", "cuda-graph-max-bs-decode", "known up to 0.5.19", "0.5.9 to 0.5.19"],
+    ),
+    (option("disable-custom", True), "0.5.23", "serve_engine_options['disable-custom']", ["disable-custom-all-reduce"]),
+    (option("lora-p", ["a"]), "0.5.23", "serve_engine_options['lora-p']", ["abbreviation", "lora-paths"]),
+    (
+        option("hicache-storage-backend-extra", {"a": 1}),
+        "0.5.23",
+        "serve_engine_options['hicache-storage-backend-extra']",
+        ["abbreviation", "write hicache-storage-backend-extra-config"],
+    ),
+    (option("help"), "0.5.23", "serve_engine_options['help']", ["starts no server"]),
+    (option("config", "/etc/a.json"), "0.5.23", "serve_engine_options['config']", ["YAML"]),
+    (option("config", "a.yaml"), "0.5.23", "serve_engine_options['config']", ["absolute path"]),
+    (
+        option("soft-watchdog-timeout", float("inf")),
+        "0.5.23",
+        "serve_engine_options['soft-watchdog-timeout']",
+        ["finite"],
+    ),
+    (option("api-k", "planted"), "0.5.23", "serve_engine_options['api-k']", ["(hidden)", "journal"]),
+    (option("apikey", "planted"), "0.5.23", "serve_engine_options['apikey']", ["(hidden)", "journal"]),
     (option("api-key", "planted"), "0.5.23", "serve_engine_options['api-key']", ["journal", "ps", "gateway"]),
     (option("admin-api-key", "planted"), "0.5.23", "serve_engine_options['admin-api-key']", ["(hidden)"]),
     (option("--api_key", "planted"), "0.5.23", "serve_engine_options['--api_key']", ["(hidden)"]),
@@ -204,6 +285,19 @@ ERRORS = [
     # Evidence.
     ({"log_level": "warning"}, "0.5.23", "serve_log_level", ["level info", "serve_verification_expected"]),
     ({"log_level": "ERROR"}, "0.5.23", "serve_log_level", ["level info"]),
+    ({"log_level": "warn"}, "0.5.23", "serve_log_level", ["no level", "debug, info"]),
+    ({"log_level": "notice", "verification_expected": False}, "0.5.23", "serve_log_level", ["no level"]),
+    (
+        {
+            "speculative_eagle_topk": 4,
+            "speculative_num_draft_tokens": 16,
+            "hicache_enabled": False,
+            "environment": {"SGLANG_ENABLE_SPEC_V2": "1"},
+        },
+        "0.5.10.post1",
+        "serve_environment['SGLANG_ENABLE_SPEC_V2']",
+        ["topk above 1", "serve_speculative_eagle_topk"],
+    ),
     (
         {"environment": {"SGLANG_LOGGING_CONFIG_PATH": "/x"}},
         "0.5.23",
@@ -211,7 +305,7 @@ ERRORS = [
         ["replaces the lines"],
     ),
     # The release.
-    ({"release_check_enabled": False}, "0.5.8.post1", "serve_release", ["EAGLE-3 hooks"]),
+    ({"release_check_enabled": False}, "0.5.8.post1", "serve_release", ["no Kimi-K2.5", "0.5.10.post1"]),
     ({}, "0.5.8.post1", "serve_release", ["0.5.9 to 0.5.23", "serve_release_check_enabled"]),
     ({}, "0.5.24", "serve_release", ["0.5.9 to 0.5.23", "serve_release_check_enabled"]),
     ({}, "", "serve_release", ["0.5.9 to 0.5.23"]),
@@ -233,7 +327,7 @@ WARNINGS = [
     ({"hicache_io_backend": "direct"}, "0.5.14", "serve_hicache_io_backend", ["page_first_direct", "the default"]),
     (
         {"hicache_io_backend": "direct", "hicache_mem_layout": "page_first"},
-        "0.5.10",
+        "0.5.11",
         "serve_hicache_io_backend",
         ["page_first_direct"],
     ),
@@ -245,9 +339,69 @@ WARNINGS = [
         ["mooncake"],
     ),
     ({"attention_backend": "fa3"}, "0.5.13", "serve_attention_backend", ["fa3", "flashinfer or triton"]),
-    (option("decode-attention-backend", "fa3"), "0.5.13", "serve_attention_backend", ["fa3"]),
+    (
+        option("decode-attention-backend", "fa3"),
+        "0.5.13",
+        "serve_engine_options['decode-attention-backend']",
+        ["fa3", "kernel by direct", "serve_hicache_io_backend"],
+    ),
+    ({}, "0.5.10.post1", "serve_release", ["keeps no draft", "0.5.11"]),
+    ({"speculative_enabled": False}, "0.5.9", "serve_release", ["memory", "0.5.10.post1"]),
+    (
+        {"speculative_enabled": False, **option("ep-size", 8)},
+        "0.5.10.post1",
+        "serve_release",
+        ["expert parallelism", "later release"],
+    ),
+    (
+        {"attention_backend": "flashmla", "page_size": 1},
+        "0.5.23",
+        "serve_page_size",
+        ["flashmla", "takes 64", "set it to 64"],
+    ),
+    ({"attention_backend": "trtllm_mla", "page_size": 128}, "0.5.23", "serve_page_size", ["set it to 32 or 64"]),
+    (option("enable-mixed-chunk"), "0.5.23", "serve_engine_options['enable-mixed-chunk']", ["in silence"]),
+    ({"hicache_ratio": None, "hicache_size": 549}, "0.5.23", "serve_hicache_size", ["512 GiB", "below 549"]),
+    (
+        option("hicache-host-memory-fraction", 0.5),
+        "0.5.23",
+        "serve_engine_options['hicache-host-memory-fraction']",
+        ["drops it in silence", "serve_hicache_ratio"],
+    ),
+    (
+        {
+            "hicache_write_policy": "write_back",
+            "engine_options": {"hicache-host-memory-mode": "buffer_only", "hicache-storage-backend": "file"},
+        },
+        "0.5.23",
+        "serve_hicache_write_policy",
+        ["write_through instead"],
+    ),
+    (
+        {
+            "hicache_mem_layout": "page_first_direct",
+            "hicache_io_backend": "direct",
+            "speculative_enabled": False,
+            **option("enable-unified-memory"),
+        },
+        "0.5.23",
+        "serve_hicache_mem_layout",
+        ["page_first and the io backend kernel"],
+    ),
+    (
+        {"hicache_mem_layout": "layer_first", **option("hicache-storage-backend", "npu_memcache")},
+        "0.5.23",
+        "serve_hicache_mem_layout",
+        ["npu_memcache"],
+    ),
+    (
+        {"hicache_enabled": False, **option("hicache-storage-backend", "file")},
+        "0.5.23",
+        "serve_engine_options['hicache-storage-backend']",
+        ["does nothing", "serve_hicache_enabled"],
+    ),
     (option("cuda-graph-max-bs", 8), "0.5.14", "serve_engine_options['cuda-graph-max-bs']", ["old option"]),
-    (option("config", "/etc/a.yaml"), "0.5.23", "serve_engine_options['config']", ["nothing in that file"]),
+    (option("config", "/etc/a.yaml"), "0.5.23", "serve_engine_options['config']", ["only by the installed release"]),
     (
         {"environment": {"SGLANG_ENABLE_SPEC_V2": "1"}},
         "0.5.14",
@@ -257,11 +411,11 @@ WARNINGS = [
 ]
 
 FINE = [
-    ({}, "0.5.10.post1"),
+    ({}, "0.5.11"),
     ({}, "0.5.13.post1"),
     ({}, "0.5.23"),
-    ({"speculative_enabled": False, "draft_model_path": ""}, "0.5.9"),
-    ({"model_path": "/srv/models/other", "served_model_name": "other"}, "0.5.9"),
+    ({"speculative_enabled": False, "draft_model_path": ""}, "0.5.10.post1"),
+    ({"model_path": "/srv/models/other", "served_model_name": "other", "speculative_enabled": False}, "0.5.9"),
     ({"hicache_enabled": False, "hicache_ratio": None}, "0.5.23"),
     ({"hicache_enabled": False, **option("disable-radix-cache")}, "0.5.23"),
     ({"hicache_ratio": None, "hicache_size": 1}, "0.5.23"),
@@ -274,6 +428,19 @@ FINE = [
         "0.5.23",
     ),
     ({"speculative_algorithm": "NGRAM", "draft_model_path": None}, "0.5.23"),
+    (
+        {
+            "speculative_eagle_topk": 4,
+            "speculative_num_draft_tokens": 16,
+            "page_size": 64,
+            "attention_backend": "triton",
+        },
+        "0.5.23",
+    ),
+    ({"attention_backend": "flashmla", "page_size": 64}, "0.5.23"),
+    ({"log_level": "DEBUG"}, "0.5.23"),
+    (option("ep-size", 8), "0.5.11"),
+    (option("bucket-time-to-first-token", [0.1, 0.5]), "0.5.23"),
     ({"host": "::1"}, "0.5.23"),
     ({"port": 1024, "page_size": 1, "max_total_tokens": 1, "stop_timeout_seconds": 1}, "0.5.23"),
     ({"port": 65535}, "0.5.23"),
@@ -349,10 +516,26 @@ def test_values_of_the_environment_are_never_shown(changes):
 
 
 def test_keys_are_never_shown():
-    for name in ("api-key", "--api_key", "admin-api-key", "ssl-keyfile-password"):
+    for name in ("api-key", "--api_key", "admin-api-key", "ssl-keyfile-password", "api-k", "adm", "apikey", "hf-token"):
         found = problems(**option(name, "planted-4711"))
         assert found
         assert "planted-4711" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"secret_access_key": "planted-4711"},
+        '{"nested": [{"password": "planted-4711"}]}',
+        '{"broken": "planted-4711',
+        "redis://user:planted-4711@host:1/0",
+    ],
+)
+@pytest.mark.parametrize("name", ["hicache-storage-backend-extra-confg", "hicache-storage-backend-extra-c", "port"])
+def test_secrets_inside_of_values_are_never_shown(name, value):
+    found = problems(**option(name, value))
+    assert found
+    assert "planted-4711" not in repr(found)
 
 
 def test_everything_is_named_at_once_errors_first():
@@ -365,6 +548,6 @@ def test_variables_carry_the_prefix_that_is_asked_for():
     assert found["variable"] == "serve_instances[1].port"
 
 
-@pytest.mark.parametrize("release", table.known_releases()[1:])
-def test_the_kimi_settings_are_fine_in_every_release_but_the_first(release):
+@pytest.mark.parametrize("release", table.known_releases()[2:])
+def test_the_kimi_settings_are_fine_from_0_5_11_on(release):
     assert problems(release) == []
