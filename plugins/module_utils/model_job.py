@@ -95,9 +95,12 @@ class Job:
         return [path for path in places if os.path.isdir(path)]
 
     def preview(self):
-        """What a run would do, without reading weights: ``{"changed", "missing", "bytes"}``. Raises JobError."""
+        """What a run would do, without reading weights: ``{"action", "changed", "missing", "bytes"}``.
+
+        Raises JobError, TransferError or ManifestError.
+        """
         if self.is_done():
-            return {"changed": bool(self.leftovers()), "missing": [], "bytes": 0}
+            return {"action": "none", "changed": bool(self.leftovers()), "missing": [], "bytes": 0}
         self._refuse_mount_point()
         manifest = self.manifest()
         stamp = model_proof.read_stamp(self.settings["stamp"])
@@ -110,7 +113,8 @@ class Job:
             if there is None or there != wanted["size"] or other:
                 missing.append(name)
         self._refuse_small_disk(manifest, missing)
-        return {"changed": True, "missing": missing, "bytes": sum(manifest[name]["size"] for name in missing)}
+        size = sum(manifest[name]["size"] for name in missing)
+        return {"action": "filled" if missing else "stamped", "changed": True, "missing": missing, "bytes": size}
 
     def _size(self, name, folder=None):
         try:

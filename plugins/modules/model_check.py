@@ -177,9 +177,9 @@ manifest:
   type: list
   elements: dict
   returned: always
-sums:
-  description: Number of files whose sha256 is known, of all in RV(files).
-  type: int
+summed:
+  description: Whether the folder is complete and RV(manifest) has the sha256 of every file.
+  type: bool
   returned: always
 stamp_used:
   description: Whether the answer comes from the stamp alone.
@@ -303,7 +303,7 @@ def check(module):
         stamp_used=stamp_used,
         same_origin=same_origin,
         free_bytes=model_staging.free_bytes(path),
-        sums=sum(1 for mark in marks.values() if mark.get("sha256")),
+        summed=False,
         manifest=[],
     )
     if not result["complete"]:
@@ -311,6 +311,7 @@ def check(module):
     result["manifest"] = [
         {"name": name, "size": marks[name]["size"], "sha256": marks[name].get("sha256")} for name in sorted(marks)
     ]
+    result["summed"] = bool(marks) and all(mark.get("sha256") for mark in marks.values())
     wanted = stamp_path and params["stamp_write"] and params["verify"] != "headers"
     if not wanted or (stamp and same_origin and marks == stamp["files"]):
         return result

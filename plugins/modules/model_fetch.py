@@ -286,7 +286,7 @@ def main():
             job = job_of(module, tell)
             if module.check_mode:
                 found = job.preview()
-                done = {**EMPTY, "changed": found["changed"], "fetched": found["missing"]}
+                done = {**EMPTY, "action": found["action"], "changed": found["changed"], "fetched": found["missing"]}
                 done["bytes_fetched"] = found["bytes"]
             else:
                 done = job.run()
