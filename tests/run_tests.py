@@ -42,6 +42,7 @@ STAGES = {
         ["ansible-lint", "--offline"],
     ],
     "unit": [["pytest", "-q", "tests/unit"]],
+    "parsers": [["pytest", "-q", "tests/parsers"]],
     "sanity": [["tests/sanity.sh"]],
     "lab": [["pytest", "-q", "tests/system"]],
     "refusals": molecule("refusals"),
