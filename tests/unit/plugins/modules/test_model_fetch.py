@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import stat
-import struct
 import sys
 import threading
 
@@ -25,36 +24,19 @@ from ansible_collections.llmfleet.sglang.plugins.module_utils import (
     model_transfer,
 )
 from ansible_collections.llmfleet.sglang.plugins.modules import model_fetch
-from ansible_collections.llmfleet.sglang.tests.lab import server
+from ansible_collections.llmfleet.sglang.tests.lab import server, shards
 
 SHARDS = 4
-SIZE = 3 << 20
+SIZE = 1 << 20
 STAMP = ".llmfleet-model.json"
 
 
 def shard_name(number):
-    return f"model-{number:05d}-of-{SHARDS:06d}.safetensors"
+    return shards.shard_name(number, SHARDS)
 
 
-def write_model(folder, seed=0, changed=()):
-    """A model of some shards with different bytes; those of ``changed`` differ from the ones of the same seed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    weights = {}
-    for number in range(1, SHARDS + 1):
-        header = json.dumps({f"t{number}": {"dtype": "U8", "shape": [SIZE], "data_offsets": [0, SIZE]}}).encode()
-        byte = hashlib.sha256(f"{seed} {number} {number in changed}".encode()).digest()
-        content = struct.pack("<Q", len(header)) + header + (byte * (SIZE // 32 + 1))[:SIZE]
-        (folder / shard_name(number)).write_bytes(content)
-        weights[f"t{number}"] = shard_name(number)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
-    (folder / "config.json").write_text("{}")
-    (folder / "tokenizer.json").write_text('{"version": "1.0"}')
-    return folder
-
-
-def sums_of(folder):
-    names = sorted(path.name for path in folder.iterdir() if path.name != "SHA256SUMS")
-    return "".join(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+def write_model(folder, **arguments):
+    return shards.write_model(folder, SHARDS, SIZE, **arguments)
 
 
 @pytest.fixture
@@ -72,7 +54,7 @@ def repository(www):
 @pytest.fixture
 def address(www):
     with server.LabServer(("127.0.0.1", 0), www) as running:
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
         thread.start()
         yield "http://{}:{}".format(*running.server_address)
         running.shutdown()
@@ -119,7 +101,7 @@ def run(address, target, repository, capsys, monkeypatch):
 @pytest.fixture
 def mirror(repository, address):
     """Arguments for the same model as a folder with its sums."""
-    (repository / "SHA256SUMS").write_text(sums_of(repository))
+    (repository / "SHA256SUMS").write_text(shards.sums_of(repository))
     return {"source": "http", "url": f"{address}/hub/org/tiny", "repo": "", "revision": ""}
 
 
@@ -168,13 +150,13 @@ def test_a_folder_that_is_right_only_gets_its_stamp(run, target, repository):
 
 
 BROKEN = {
-    "dropped often, each time a little farther": [{"match": "00002", "times": 9, "drop_after": 300_000}],
+    "dropped often, each time a little farther": [{"match": "00002", "times": 9, "drop_after": 100_000}],
     "dropped before the first byte": [{"match": "00002", "times": 3, "drop_after": 0}],
     "busy": [{"match": "00003", "times": 2, "status": 503}],
     "too many requests": [{"match": "00003", "times": 1, "status": 429, "headers": {"Retry-After": "0"}}],
     "list of files busy": [{"match": "/tree/", "times": 2, "status": 502}],
     "stalled": [{"match": "00001", "times": 1, "stall_after": 1000, "seconds": 3}],
-    "one bit wrong": [{"match": "00001", "times": 1, "flip": 1_000_000}],
+    "one bit wrong": [{"match": "00001", "times": 1, "flip": 700_000}],
     "one bit wrong in a small file": [{"match": "config.json", "times": 1, "flip": 0}],
     "told shorter": [{"match": "00004", "times": 2, "size_change": -5}],
     "told longer": [{"match": "00004", "times": 2, "size_change": 5}],
@@ -194,7 +176,7 @@ LOST = {
     "forbidden": ([{"match": "00002", "status": 403}], ["00002", "403", "token"]),
     "always busy": ([{"match": "00002", "status": 503}], ["00002", "3 times in a row", "503"]),
     "always dropped": ([{"match": "00002", "drop_after": 0}], ["00002", "broke off after 0 of"]),
-    "always damaged": ([{"match": "00002", "flip": 2_000_000}], ["00002", "fetched whole twice", "its sha256 is"]),
+    "always damaged": ([{"match": "00002", "flip": 500_000}], ["00002", "fetched whole twice", "its sha256 is"]),
     "always too short": ([{"match": "00002", "size_change": -1}], ["00002", "bytes, expected are"]),
 }
 
@@ -340,12 +322,12 @@ def test_a_second_writer_may_wait(run, target):
 
 
 def test_a_small_disk_is_refused_with_figures(run, target, monkeypatch):
-    monkeypatch.setattr(model_staging, "free_bytes", lambda _path: 2 << 20)
+    monkeypatch.setattr(model_staging, "free_bytes", lambda _path: 600_000)
     for check_mode in (True, False):
         result = run(check_mode=check_mode)
-        assert "7 files with 0.013 GB are still to come" in result["msg"]
-        assert "has 0.002 GB free" in result["msg"]
-        assert "Free 0.010 GB" in result["msg"]
+        assert "7 files with 0.004 GB are still to come" in result["msg"]
+        assert "has 0.001 GB free" in result["msg"]
+        assert "Free 0.004 GB" in result["msg"]
 
 
 def test_a_disk_that_fills_up_is_told_with_figures(run, target, monkeypatch):
@@ -370,7 +352,7 @@ def test_what_an_interrupted_run_left_is_used(run, target, repository):
     part.mkdir(parents=True)
     whole = (repository / shard_name(1)).read_bytes()
     (part / shard_name(1)).write_bytes(whole)
-    (part / f"{shard_name(2)}.part").write_bytes((repository / shard_name(2)).read_bytes()[:2_000_000])
+    (part / f"{shard_name(2)}.part").write_bytes((repository / shard_name(2)).read_bytes()[:500_000])
     (part / shard_name(3)).write_bytes(b"x" * len((repository / shard_name(3)).read_bytes()))
     (part / "of-another-revision").write_text("")
     result = run()
@@ -395,7 +377,7 @@ def test_a_mirror_is_a_folder_with_its_sums(run, target, repository, mirror):
     assert run(**mirror)["changed"] is False
     write_model(repository, changed=(4,))
     (repository / "SHA256SUMS").unlink()
-    (repository / "SHA256SUMS").write_text(sums_of(repository))
+    (repository / "SHA256SUMS").write_text(shards.sums_of(repository))
     assert run(**mirror)["fetched"] == [shard_name(4)]
 
 
@@ -414,7 +396,7 @@ def test_a_mirror_without_sums_is_refused_with_the_mend(run, address):
 
 
 def test_sums_can_be_given(run, target, address, repository):
-    result = run(source="http", url=f"{address}/hub/org/tiny", revision="", checksums=sums_of(repository))
+    result = run(source="http", url=f"{address}/hub/org/tiny", revision="", checksums=shards.sums_of(repository))
     assert result["failed"] is False
     assert contents(target) == contents(repository)
 
@@ -431,7 +413,7 @@ def test_sums_that_are_none_are_refused(run, address, target, line, word):
 def test_a_source_without_a_shard_makes_no_model(run, target, repository, mirror):
     (repository / shard_name(2)).unlink()
     (repository / "SHA256SUMS").unlink()
-    (repository / "SHA256SUMS").write_text(sums_of(repository))
+    (repository / "SHA256SUMS").write_text(shards.sums_of(repository))
     result = run(**mirror)
     assert f"{shard_name(2)} is missing" in result["msg"]
     assert not target.exists()
