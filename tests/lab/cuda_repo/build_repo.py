@@ -41,6 +41,7 @@ NVCC_OF_TOOLKIT = {"13.0.0": "13.0.48", "13.0.1": "13.0.85", "13.0.2": "13.0.88"
 MAINTAINER = "llmfleet lab <lab@llmfleet.invalid>"
 KEY_NAME = "llmfleet lab signing key (emulated hardware) <lab@llmfleet.invalid>"
 PUBLIC_KEY = "llmfleet-lab.pub"
+KERNEL_NAME = "linux-image-9.99.0-lab"
 COMPLETE = ".complete"
 # One fixed time for all members of the packages: the same sources give the same files.
 EPOCH = 1767225600
@@ -125,40 +126,67 @@ def text_file(name: str, **values: str) -> bytes:
     return text.encode("utf-8")
 
 
-def driver_packages(driver: str, revision: str) -> list[Package]:
-    """The compute half of a driver release. NVIDIA ties its parts to each other by exact versions."""
-    version = driver + revision
+def module_files(package: Package, driver: str) -> None:
+    """What stands for the module's source. Configuring it fails where the host's lab settings ask for it."""
+    package.files["/usr/share/llmfleet-lab/nvidia-module.json"] = (f'{{"version": "{driver}"}}\n'.encode(), 0o644)
+    package.files[f"/usr/src/nvidia-{driver}/README"] = (b"Lab emulation: no module source here.\n", 0o644)
+    package.scripts["postinst"] = (
+        "#!/bin/sh\nset -e\n"
+        'if [ "$1" = configure ] && [ -e /etc/llmfleet-lab/build-fails ]; then\n'
+        "  echo 'Error! Bad return status for module build (lab emulation)' >&2\n  exit 10\nfi\n"
+    )
+
+
+def smi_files(package: Package) -> None:
+    package.files["/usr/bin/nvidia-smi"] = (text_file("nvidia-smi"), 0o755)
+
+
+def library_files(package: Package, driver: str) -> None:
+    package.files["/usr/share/llmfleet-lab/nvidia-library.json"] = (f'{{"version": "{driver}"}}\n'.encode(), 0o644)
+
+
+def daemon_files(package: Package, name: str) -> None:
+    package.files[f"/usr/bin/{'nv-fabricmanager' if 'fabric' in name else name}"] = (text_file(name), 0o755)
+    package.files[f"/usr/lib/systemd/system/{name}.service"] = (text_file(f"{name}.service"), 0o644)
+
+
+def daemon_packages(driver: str, version: str, smi: str) -> list[Package]:
+    """Daemons that are no part of the metapackage, and the names that the role must never ask for."""
+    persistenced = Package("nvidia-persistenced", version, "Daemon that keeps the driver state", [smi])
+    daemon_files(persistenced, "nvidia-persistenced")
+    # NVIDIA does not build the fabric manager with the driver: its revision is its own, on Ubuntu too.
+    fabric = Package("nvidia-fabricmanager", f"{driver}-1", "Fabric manager for NVSwitch based systems")
+    fabric.fields["Provides"] = f"nvidia-fabricmanager-{driver.split('.')[0]}"
+    daemon_files(fabric, "nvidia-fabricmanager")
+    return [
+        persistenced,
+        fabric,
+        Package("cuda-drivers", version, "NVIDIA driver metapackage of CUDA", [f"nvidia-open (>= {version})"]),
+    ]
+
+
+def debian_driver_packages(driver: str, version: str, more: list[str]) -> list[Package]:
+    """The compute half of a driver release for Debian. NVIDIA ties its parts to each other by exact versions."""
 
     def same(*names: str) -> list[str]:
         return [f"{name} (= {version})" for name in names]
 
-    facts = f'{{"version": "{driver}"}}\n'.encode()
     library = Package("libnvidia-ml1", version, "NVIDIA management library", section="non-free/libs")
-    library.files["/usr/share/llmfleet-lab/nvidia-library.json"] = (facts, 0o644)
+    library_files(library, driver)
     kernel = Package(
         "nvidia-kernel-open-dkms",
         version,
         "Open NVIDIA kernel modules",
-        same("firmware-nvidia-gsp"),
+        [*same("firmware-nvidia-gsp"), "dkms"],
         section="contrib/kernel",
     )
-    kernel.files["/usr/share/llmfleet-lab/nvidia-module.json"] = (facts, 0o644)
-    kernel.files[f"/usr/src/nvidia-open-{driver}/README"] = (b"Lab emulation: no module source here.\n", 0o644)
+    module_files(kernel, driver)
     smi = Package("nvidia-smi", version, "NVIDIA system management interface", [*same("libnvidia-ml1"), "python3"])
-    smi.files["/usr/bin/nvidia-smi"] = (text_file("nvidia-smi"), 0o755)
-    persistenced = Package(
-        "nvidia-persistenced", version, "Daemon that keeps the driver state", [f"nvidia-smi (>= {version})"]
-    )
-    persistenced.files["/usr/bin/nvidia-persistenced"] = (text_file("nvidia-persistenced"), 0o755)
-    persistenced.files["/usr/lib/systemd/system/nvidia-persistenced.service"] = (
-        text_file("nvidia-persistenced.service"),
-        0o644,
-    )
+    smi_files(smi)
     return [
         library,
         kernel,
         smi,
-        persistenced,
         Package("firmware-nvidia-gsp", version, "GSP firmware", section="non-free/kernel"),
         Package("libcuda1", version, "NVIDIA CUDA driver library", section="non-free/libs"),
         Package("nvidia-modprobe", version, "Utility that loads the NVIDIA modules"),
@@ -173,11 +201,93 @@ def driver_packages(driver: str, revision: str) -> list[Package]:
             "nvidia-open",
             version,
             "NVIDIA driver with open kernel modules, metapackage",
-            same("nvidia-driver", "nvidia-driver-cuda", "nvidia-kernel-open-dkms"),
+            [*same("nvidia-driver", "nvidia-driver-cuda", "nvidia-kernel-open-dkms"), *more],
         ),
-        # The two names that the role must never ask for; a test looks for them on the host.
-        Package("cuda-drivers", version, "NVIDIA driver metapackage of CUDA", [f"nvidia-driver (>= {version})"]),
+        *daemon_packages(driver, version, f"nvidia-smi (>= {version})"),
     ]
+
+
+def ubuntu_driver_packages(driver: str, version: str, more: list[str]) -> list[Package]:
+    """The same for Ubuntu, where the names of branches up to 580 hold the branch."""
+    branch = driver.split(".")[0]
+
+    def same(*names: str) -> list[str]:
+        return [f"{name} (= {version})" for name in names]
+
+    library = Package(f"libnvidia-compute-{branch}", version, "NVIDIA libcompute package", section="non-free/libs")
+    library_files(library, driver)
+    kernel = Package(
+        f"nvidia-dkms-{branch}-open",
+        version,
+        "NVIDIA DKMS package (open kernel module)",
+        [*same(f"nvidia-kernel-common-{branch}", f"nvidia-kernel-source-{branch}-open"), "dkms"],
+    )
+    module_files(kernel, driver)
+    smi = Package(
+        f"nvidia-utils-{branch}",
+        version,
+        "NVIDIA driver support binaries",
+        [*same(f"libnvidia-compute-{branch}"), "python3"],
+    )
+    smi_files(smi)
+    return [
+        library,
+        kernel,
+        smi,
+        Package(f"nvidia-firmware-{branch}-{driver}", version, "Firmware files used by the kernel module"),
+        Package(
+            f"nvidia-kernel-common-{branch}",
+            version,
+            "Shared files used with the kernel module",
+            same(f"nvidia-firmware-{branch}-{driver}"),
+        ),
+        Package(f"nvidia-kernel-source-{branch}-open", version, "NVIDIA kernel source package"),
+        Package(f"libnvidia-cfg1-{branch}", version, "NVIDIA binary configuration library"),
+        Package("nvidia-modprobe", version, "Utility that loads the NVIDIA modules"),
+        Package(
+            f"nvidia-compute-utils-{branch}", version, "NVIDIA compute utilities", same(f"libnvidia-compute-{branch}")
+        ),
+        Package(
+            f"nvidia-driver-{branch}-open",
+            version,
+            "NVIDIA driver (open kernel) metapackage",
+            [
+                *same(
+                    f"nvidia-dkms-{branch}-open",
+                    f"nvidia-compute-utils-{branch}",
+                    f"nvidia-utils-{branch}",
+                    f"libnvidia-cfg1-{branch}",
+                ),
+                "nvidia-modprobe",
+            ],
+        ),
+        Package(
+            f"nvidia-open-{branch}", version, "NVIDIA open driver of one branch", same(f"nvidia-driver-{branch}-open")
+        ),
+        Package("nvidia-open", version, "NVIDIA open driver, metapackage", [*same(f"nvidia-open-{branch}"), *more]),
+        *daemon_packages(driver, version, f"nvidia-utils-{branch} (>= {version})"),
+    ]
+
+
+def driver_packages(distribution: str, driver: str, with_kernel: bool) -> list[Package]:
+    layout = ubuntu_driver_packages if distribution.startswith("ubuntu") else debian_driver_packages
+    return layout(driver, driver + DISTRIBUTIONS[distribution], [KERNEL_NAME] if with_kernel else [])
+
+
+def other_packages(with_kernel: bool, headers: list[str]) -> list[Package]:
+    """What is not NVIDIA's: the tool that builds modules, headers of a kernel, and a kernel that nobody asked for."""
+    dkms = Package("llmfleet-lab-dkms", "1.0", "Dynamic kernel module support", architecture="all", section="kernel")
+    dkms.fields["Provides"] = dkms.fields["Conflicts"] = "dkms"
+    dkms.files["/usr/sbin/dkms"] = (text_file("dkms"), 0o755)
+    packages = [dkms]
+    packages += [
+        Package(f"linux-headers-{kernel}", "1.0", "Headers of a kernel", section="kernel") for kernel in headers
+    ]
+    if with_kernel:
+        kernel = Package(KERNEL_NAME, "1.0", "A kernel", section="kernel")
+        kernel.files[f"/boot/{KERNEL_NAME.replace('linux-image', 'vmlinuz')}"] = (b"Lab emulation: no kernel.\n", 0o644)
+        packages.append(kernel)
+    return packages
 
 
 def toolkit_packages(toolkit: str) -> list[Package]:
@@ -297,6 +407,10 @@ class Signer:
     def public_key(self) -> str:
         return self.gpg("--armor", "--export").stdout
 
+    def key_id(self) -> str:
+        colons = self.gpg("--list-keys", "--with-colons").stdout
+        return next(line.split(":")[9] for line in colons.splitlines() if line.startswith("fpr:"))
+
     def sign(self, release: Path) -> None:
         digest = ("--digest-algo", "SHA512")
         self.gpg(*digest, "--clearsign", "--output", str(release.with_name("InRelease")), str(release))
@@ -334,7 +448,8 @@ def content_id(arguments: argparse.Namespace, public_key: str) -> str:
     digest = hashlib.sha256(public_key.encode("ascii"))
     for path in [Path(__file__), *sorted(FILES.iterdir())]:
         digest.update(path.name.encode() + path.read_bytes())
-    digest.update(repr((arguments.distribution, arguments.driver_version, arguments.toolkit_version)).encode())
+    wanted = (arguments.distribution, arguments.driver_version, arguments.toolkit_version)
+    digest.update(repr((*wanted, arguments.with_kernel, arguments.headers)).encode())
     return digest.hexdigest()[:12]
 
 
@@ -357,8 +472,9 @@ def build(arguments: argparse.Namespace, repository: Path, key_dir: Path) -> str
         final = repository.with_name(f".{repository.name}-{content_id(arguments, public_key)}")
         if (final / COMPLETE).exists() and repository.is_symlink() and repository.resolve() == final.resolve():
             return "unchanged"
-        revision = DISTRIBUTIONS[arguments.distribution]
-        packages = [package for version in arguments.driver_version for package in driver_packages(version, revision)]
+        packages = other_packages(arguments.with_kernel, arguments.headers)
+        for version in arguments.driver_version:
+            packages += driver_packages(arguments.distribution, version, arguments.with_kernel)
         packages += [package for version in arguments.toolkit_version for package in toolkit_packages(version)]
         binary_key = run(["gpg", "--homedir", str(signer.home), "--batch", "--export"], encoding="latin-1").stdout
         packages.append(keyring_package(arguments.distribution, arguments.architecture, binary_key.encode("latin-1")))
@@ -390,6 +506,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--key-dir", type=Path, help="where the secret key is kept (default: OUT/.signing-key)")
     parser.add_argument("--rotate-key", action="store_true", help="make a new signing key")
+    parser.add_argument("--with-kernel", action="store_true", help="let nvidia-open bring another kernel")
+    parser.add_argument(
+        "--headers", action="append", default=[], metavar="KERNEL", help="repeatable; offer headers of this kernel"
+    )
     arguments = parser.parse_args(argv)
     arguments.driver_version = sorted(set(arguments.driver_version or DRIVERS))
     arguments.toolkit_version = sorted(set(arguments.toolkit_version or TOOLKITS))
