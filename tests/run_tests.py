@@ -45,6 +45,7 @@ STAGES = {
     "parsers": [["pytest", "-q", "tests/parsers"]],
     "sanity": [["tests/sanity.sh"]],
     "lab": [["pytest", "-q", "tests/system"]],
+    "gateway": [["pytest", "-q", "tests/gateway"]],
     "refusals": molecule("refusals"),
     "faults": molecule("faults"),
     "default": molecule("default"),

@@ -65,11 +65,14 @@ NUMBERS = {
 def services(given, defaults=None):
     """Each service with every field: its own value, else that of `defaults`, else SERVICE_DEFAULTS."""
     common = {**SERVICE_DEFAULTS, **{name: value for name, value in (defaults or {}).items() if value is not None}}
-    return [
+    found = [
         {**common, **{name: value for name, value in service.items() if value is not None}}
         for service in given
         if isinstance(service, dict)
     ]
+    for service in found:
+        service.update({name: _is_true(service[name]) for name in ("self_signed", "draining")})
+    return found
 
 
 def digest(service, client, key):
