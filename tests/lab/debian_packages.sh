@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Install the Debian packages that the lab and the tests need, where they are missing. Says "changed" when it did.
 set -eu
-wanted="apt-utils ca-certificates debian-archive-keyring dpkg-dev git gnupg iproute2 iptables mmdebstrap openssh-client
-    procps shellcheck systemd-container systemd-journal-remote"
+wanted="apt-utils ca-certificates createrepo-c debian-archive-keyring dpkg-dev git gnupg iproute2 iptables mmdebstrap
+    openssh-client procps rpm shellcheck systemd-container systemd-journal-remote"
 missing=""
 for package in $wanted; do
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
