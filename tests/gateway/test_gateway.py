@@ -246,10 +246,10 @@ def test_a_stream_is_finished_while_the_engine_drains_and_then_the_answer_is_502
 
 def test_a_broken_configuration_is_not_loaded(gateway):
     config = "/etc/nginx/sglang-gateway.conf"
-    gateway.on_host(f"cp -p {config} /root/kept && echo nonsense >> {config}")
+    gateway.on_host(f"cp -p {config} /opt/kept && echo nonsense >> {config}")
     assert gateway.on_host("systemctl reload nginx", check=False).returncode != 0
     assert gateway.ask("/v1/models")[0] == 200
-    gateway.on_host(f"mv /root/kept {config} && systemctl reload nginx")
+    gateway.on_host(f"mv /opt/kept {config} && systemctl reload nginx")
     assert gateway.ask("/v1/models")[0] == 200
 
 
