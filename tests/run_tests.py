@@ -46,6 +46,7 @@ STAGES = {
     "sanity": [["tests/sanity.sh"]],
     "lab": [["pytest", "-q", "tests/system"]],
     "gateway": [["pytest", "-q", "tests/gateway"]],
+    "model": [["pytest", "-q", "tests/model"]],
     "cuda": [["pytest", "-q", "tests/cuda"]],
     "refusals": molecule("refusals"),
     "faults": molecule("faults"),
