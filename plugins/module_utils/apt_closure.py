@@ -10,7 +10,7 @@ import os
 import re
 from urllib.parse import unquote
 
-_URI = re.compile(r"^'([^']+)' (\S+) (\d+)(?: (\S+))?$", re.MULTILINE)
+_URI = re.compile(r"^'([^']+)' (\S+) (\d+) *(\S*)$", re.MULTILINE)
 _ACQUIRE = re.compile(r"^Acquire::(?:http|https)::(?:Proxy|CAInfo|Verify-Peer)\b.*;$", re.MULTILINE)
 
 
