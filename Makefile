@@ -53,6 +53,7 @@ docs: setup ## Make docs/roles anew from the roles' specifications
 bench: setup ## Measure the journal reader against journalctl; makes 1 GB of journals once
 	@python tests/bench/bench_verify.py
 	@python tests/bench/bench_model.py
+	@python tests/bench/bench_arguments.py
 
 .PHONY: clean
 clean: ## Remove the lab's hosts, its network and its server; keep caches
