@@ -23,6 +23,7 @@ import urllib.parse
 import urllib.request
 
 CHUNK = 1 << 20
+PIECE = 1 << 18
 PART = ".part"
 # Answers that another try may change. All others of 400 and above will stay what they are.
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
@@ -222,18 +223,18 @@ class Client:
         if size is not None and whole is not None and whole != size:
             part.restart()
             raise _Broken(f"{url} has {whole} bytes, expected are {size}")
-        view = memoryview(part.buffer)
         while True:
             try:
-                count = answer.readinto(view)
+                # What one call of the socket gives: bytes that have arrived are not lost with the connection.
+                data = answer.read1(PIECE)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise _Broken(f"{url} broke off after {part.length} bytes: {_cause(error)}") from None
-            if not count:
+            if not data:
                 break
-            if size is not None and part.length + count > size:
+            if size is not None and part.length + len(data) > size:
                 part.restart()
                 raise _Broken(f"{url} sends more than the {size} bytes that are expected")
-            part.append(view[:count])
+            part.append(data)
         wanted = size if size is not None else whole
         if wanted is not None and part.length < wanted:
             raise _Broken(f"{url} broke off after {part.length} of {wanted} bytes")
@@ -280,7 +281,7 @@ class _Part:
 
     def append(self, data):
         """Writes what arrived. Raises OSError, which no other try mends."""
-        written = 0
+        written = self.stream.write(data)
         while written < len(data):
             written += self.stream.write(data[written:])
         self._count(data)

@@ -112,20 +112,20 @@ def make_hosts(folder, work):
     """Two lab hosts, of which one has the model, and a way for rsync between them."""
     for host, address in HOSTS.items():
         timed([sys.executable, ROOT / "tests/lab/hosts.py", "up", host, "--address", address])
-        on(host, "apt-get -qq update && apt-get -qq install -y --no-install-recommends rsync openssh-client >/dev/null")
+        on(host, "mkdir -p /srv/bench && apt-get -qq update && apt-get -qq install -y rsync openssh-client >/dev/null")
     giver, taker = HOSTS
-    on(taker, "test -f /root/key || ssh-keygen -q -t ed25519 -N '' -f /root/key")
-    key = on(taker, "cat /root/key.pub")[1].strip()
-    on(giver, f"mkdir -p /root/.ssh && echo '{key}' > /root/.ssh/authorized_keys")
+    on(taker, "test -f /srv/bench/key || ssh-keygen -q -t ed25519 -N '' -f /srv/bench/key")
+    key = on(taker, "cat /srv/bench/key.pub")[1].strip()
+    on(giver, f"mkdir -p ~root/.ssh && echo '{key}' > ~root/.ssh/authorized_keys")
     shutil.copytree(folder, STATE / "hosts" / giver / "merged/srv/model", dirs_exist_ok=True)
     sums = dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
     files = [{"name": name, "size": (folder / name).stat().st_size, "sha256": sums[name]} for name in sums]
     settings = {"token": TOKEN, "port": PORT, "idle": 600, "roots": {"model": "/srv/model"}, "files": {"model": files}}
-    place = STATE / "hosts" / giver / "merged/root"
+    place = STATE / "hosts" / giver / "merged/srv/bench"
     (place / "offer.json").write_text(json.dumps(settings))
     shutil.copy(ROOT / "roles/model/files/offer.py", place)
-    on(giver, "systemctl stop bench-offer 2>/dev/null; "
-              "systemd-run --quiet --collect --unit=bench-offer python3 /root/offer.py /root/offer.json")  # fmt: skip
+    server = "python3 /srv/bench/offer.py /srv/bench/offer.json"
+    on(giver, f"systemctl stop bench-offer 2>/dev/null; systemd-run --quiet --collect --unit=bench-offer {server}")
     inventory = work / "bench-hosts.json"
     variables = {
         "ansible_host": HOSTS[taker],
@@ -154,7 +154,7 @@ def measure_copy(folder, size, rounds):
         module = ["ansible", "-i", str(inventory), "-b", taker, "-m", "llmfleet.sglang.model_fetch", "-o"]
         for _round in range(rounds):
             on(taker, "rm -rf /srv/copied /srv/fetched; sync")
-            rsync = ("rsync -a -e 'ssh -i /root/key -o StrictHostKeyChecking=accept-new' "
+            rsync = ("rsync -a -e 'ssh -i /srv/bench/key -o StrictHostKeyChecking=accept-new' "
                      f"root@{HOSTS[giver]}:/srv/model/ /srv/copied/ && sync -f /srv")  # fmt: skip
             theirs.append(on(taker, rsync)[0])
             on(taker, "rm -rf /srv/copied; sync")
