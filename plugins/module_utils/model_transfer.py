@@ -62,7 +62,8 @@ class Client:
 
     ``token``: bearer token or empty. ``proxied``: whether proxies of the environment are used. ``timeout``: seconds
     without a byte after which a connection counts as broken. ``retries``: tries that may fail one after the other
-    without a byte gained. ``delay``: seconds before the second of them; it doubles. ``stop``: an event that ends all waiting.
+    without a byte gained. ``delay``: seconds before the second of them; it doubles. ``stop``: an event that ends all
+    waiting.
     """
 
     def __init__(self, token="", proxied=True, timeout=60, retries=5, delay=1.0, sleep=None, log=None):
