@@ -414,9 +414,10 @@ class Memory:
         total = sum(pool["total_bytes"] for pool in pools)
         found = []
         if total > self.usable:
+            room = max(0, self.usable)
             found.append(
                 f"The pools of {_plural(self.shape.ranks, 'rank')} take {_gb(total)}, and the host has "
-                f"{_gb(self.usable)} for them: {_gb(total - self.usable)} too much."
+                f"{_gb(room) if room else 'nothing left'} for them: {_gb(total - room)} too much."
             )
         main = sum(pool["total_bytes"] for pool in pools if pool["pool"] == "kv")
         for pool in pools:
