@@ -169,7 +169,7 @@ def _fabric_manager(look):
     if not _answering(look) or not look.gpus["nvswitches"] or look.gpus["fabric_manager_running"]:
         return None
     return Finding(
-        f"{look.gpus['nvswitches']} NVSwitches and no fabric manager that runs",
+        f"NVSwitches ({look.gpus['nvswitches']}) and no fabric manager that runs",
         "nv-fabricmanager: CUDA does not initialise without it (error 802)",
         "Install and start nvidia-fabricmanager in the very version of the driver; the roles do not.",
     )

@@ -39,7 +39,7 @@ def _architecture(look):
     if look.facts["architecture"] in supported:
         return None
     return Finding(
-        look.facts["architecture"],
+        f"the machine is {look.facts['architecture']}",
         f"preflight_supported_architectures is {', '.join(supported)}",
         "Use another host, or add the architecture and mirrors with packages for it.",
     )

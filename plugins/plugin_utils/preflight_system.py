@@ -158,7 +158,7 @@ def _acs(look):
         return None
     return Finding(
         f"{len(bridges)} PCIe bridges above the GPUs send their traffic up to the root complex (ACS): "
-        f"{listed(bridges[:4])}{', ...' if len(bridges) > 4 else ''}",
+        f"{listed(bridges[:4])}{f' and {len(bridges) - 4} more' if len(bridges) > 4 else ''}",
         "GPUs that reach each other directly: NCCL is slow or hangs otherwise",
         'Turn ACS off in the firmware or with setpci; or set NCCL_P2P_DISABLE: "1" in serve_environment.',
     )

@@ -337,7 +337,7 @@ CASES = [
     *row("gpu_processes", gpus={"processes": [PROCESS]}, seen="python3 (process 7) on GPU 3", **BOTH),
     *row("gpu_leftover", "warning", gpus=gpu(memory_used_mib=2049), seen="2049 MiB in use on GPU 3", **BOTH),
     *row("gpu_link", "warning", gpus={"pci_gpus.2.link_width": 8}, seen="8 of 16 lanes at 0000:03:00.0"),
-    *row("fabric_manager", gpus={"nvswitches": 4}, seen="4 NVSwitches", **BOTH),
+    *row("fabric_manager", gpus={"nvswitches": 4}, seen="NVSwitches (4)", **BOTH),
 ]
 
 
@@ -420,7 +420,7 @@ def test_faults_that_belong_together(entry, changes, wanted):
         ("main", {"host": {"paths.0.free": 10 * GB, "paths.1.used": 640 * GB}}),
         ("main", {"host": {"paths.0.exec_allowed": False}}),
         ("main", {"host": {"listeners": [{"address": "127.0.0.1", "pid": 9, "unit": UNIT}]}}),
-        ("main", {"host": {"journal.rate_limit_burst": 5}}),
+        ("main", {"host": {"journal.rate_limit_burst": 5, "journal.max_level": 6}}),
         ("main", {"settings": {"unit_directives": {"Service": {"LogRateLimitIntervalSec": "30s"}}}}),
         (
             "main",
