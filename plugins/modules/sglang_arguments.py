@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: sglang_arguments
 short_description: Let an installed SGLang read the arguments of a service before the service is touched
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Runs the release's own parser on a command line, with the interpreter of the release, and tells whether it takes
     it. Parsing is all that happens, so that no model is read, no GPU is opened, nothing is fetched, and a running
