@@ -177,7 +177,7 @@ def debian_driver_packages(driver: str, version: str, more: list[str]) -> list[P
         "nvidia-kernel-open-dkms",
         version,
         "Open NVIDIA kernel modules",
-        [*same("firmware-nvidia-gsp"), "dkms"],
+        [*same("firmware-nvidia-gsp"), "llmfleet-lab-dkms"],
         section="contrib/kernel",
     )
     module_files(kernel, driver)
@@ -220,7 +220,7 @@ def ubuntu_driver_packages(driver: str, version: str, more: list[str]) -> list[P
         f"nvidia-dkms-{branch}-open",
         version,
         "NVIDIA DKMS package (open kernel module)",
-        [*same(f"nvidia-kernel-common-{branch}", f"nvidia-kernel-source-{branch}-open"), "dkms"],
+        [*same(f"nvidia-kernel-common-{branch}", f"nvidia-kernel-source-{branch}-open"), "llmfleet-lab-dkms"],
     )
     module_files(kernel, driver)
     smi = Package(
@@ -275,7 +275,10 @@ def driver_packages(distribution: str, driver: str, with_kernel: bool) -> list[P
 
 
 def other_packages(with_kernel: bool, headers: list[str]) -> list[Package]:
-    """What is not NVIDIA's: the tool that builds modules, headers of a kernel, and a kernel that nobody asked for."""
+    """What is not NVIDIA's: the tool that builds modules, headers of a kernel, and a kernel that nobody asked for.
+
+    The driver names the tool by the name that only the lab has: apt would rather take the real one, with a compiler.
+    """
     dkms = Package("llmfleet-lab-dkms", "1.0", "Dynamic kernel module support", architecture="all", section="kernel")
     dkms.fields["Provides"] = dkms.fields["Conflicts"] = "dkms"
     dkms.files["/usr/sbin/dkms"] = (text_file("dkms"), 0o755)
