@@ -322,6 +322,12 @@ CASES = [
     *row("driver_mismatch", gpus=failing("version_mismatch", **LOADED), seen="580.105.08", **AFTER),
     *row("driver_mismatch", gpus={"library_versions": ["580.105.08"]}, seen="580.105.08", **AFTER),
     *row("driver_mismatch", "warning", gpus={"library_versions": ["580.126.09", "590.48.01"]}, seen="590.48.01"),
+    *row(
+        "driver_mismatch",
+        "warning",
+        gpus={"library_versions": ["580.126.09", "590.48.01"], "kernel_module.version": None},
+        seen="side by side",
+    ),
     *row("driver_pin", settings={"planned_driver_version": "575.57.08"}, seen="575.57.08"),
     *row("toolkit_series", "warning", settings={"planned_toolkit_series": "12.8"}, seen="12.8"),
     *row("gpu_driver_version", gpus={"driver_version": "575.57.08", "cuda_version": "12.9"}, seen="CUDA 12.9", **AFTER),
@@ -536,6 +542,7 @@ def test_needs_of_releases(release, cuda, driver, python):
         ("0.5.10", "0.5.10.post1", True),
         ("0.5.9", "0.5.10", True),
         ("0.5.23+cu130", "0.5.23", False),
+        ("0.5.23", "0.5.23+cu130", False),
     ],
 )
 def test_versions_are_compared_by_numbers(one, other, older):
