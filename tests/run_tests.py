@@ -48,6 +48,7 @@ STAGES = {
     "gateway": [["pytest", "-q", "tests/gateway"]],
     "model": [["pytest", "-q", "tests/model"]],
     "cuda": [["pytest", "-q", "tests/cuda"]],
+    "install": [["pytest", "-q", "tests/install"]],
     "preflight": molecule("preflight"),
     "refusals": molecule("refusals"),
     "faults": molecule("faults"),
