@@ -50,7 +50,7 @@ options:
     description:
       - Longest time in seconds that the parser may take. What it started is killed then.
     type: int
-    default: 120
+    default: 300
   stamp:
     description:
       - File that keeps a digest of what was asked when the answer was RV(outcome=accepted). While the question, the
@@ -282,7 +282,7 @@ def main():
             "argv": {"type": "list", "elements": "str", "required": True},
             "environment": {"type": "dict", "default": {}},
             "user": {"type": "str"},
-            "timeout": {"type": "int", "default": 120},
+            "timeout": {"type": "int", "default": 300},
             "stamp": {"type": "path"},
         },
         supports_check_mode=True,
