@@ -20,7 +20,6 @@ _UV_NAMES = {
     "PIP_EXTRA_INDEX_URL": ("UV_INDEX", " "),
     "PIP_FIND_LINKS": ("UV_FIND_LINKS", ","),
     "PIP_TRUSTED_HOST": ("UV_INSECURE_HOST", " "),
-    "PIP_NO_INDEX": ("UV_NO_INDEX", None),
     "PIP_CERT": ("SSL_CERT_FILE", None),
     "PIP_DEFAULT_TIMEOUT": ("UV_HTTP_TIMEOUT", None),
     "PIP_TIMEOUT": ("UV_HTTP_TIMEOUT", None),
@@ -50,6 +49,12 @@ def uv_environment(environment):
         translated[uv_name] = divider.join(value.split()) if divider else value
     translated.update((name, str(value)) for name, value in environment.items())
     return translated
+
+
+def uv_arguments(environment):
+    """Arguments of ``uv pip`` for what it reads from no environment."""
+    told = str(environment.get("UV_NO_INDEX", environment.get("PIP_NO_INDEX", ""))).lower()
+    return ["--no-index"] if told not in ("", "0", "false", "no", "off") else []
 
 
 def secret_settings(environment):

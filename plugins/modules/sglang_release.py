@@ -488,7 +488,7 @@ class Release:
     def install(self, uv, settings):
         """Fill the release's virtual environment."""
         pip = [uv, "pip"]
-        common = ["--python", self.python, "--no-config"] if "UV_NO_CONFIG" in settings else ["--python", self.python]
+        common = ["--python", self.python, *engine_release.uv_arguments(self.settings)]
         common += [*(["--compile-bytecode"] if self.params["bytecode"] else []), *self.params["extra_args"]]
         if self.params["lock"]:
             lock = os.path.join(self.path, "lock.txt")
@@ -531,6 +531,9 @@ class Release:
             self.run([uv, "venv", "--no-project", "--python", base, os.path.join(self.path, "venv")], settings)
         with self.step("packages"):
             self.install(uv, settings)
+            # uv leaves it writable for everybody.
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(os.path.join(self.path, "venv", ".lock"), 0o644)
             installed = self.run([uv, "pip", "freeze", "--python", self.python], settings)
             write_file(os.path.join(self.path, "installed.txt"), engine_release.redact(installed))
         with self.step("check"):

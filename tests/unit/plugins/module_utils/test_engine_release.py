@@ -16,7 +16,6 @@ from ansible_collections.llmfleet.sglang.plugins.module_utils import engine_rele
         ({"PIP_EXTRA_INDEX_URL": "https://a/s\n https://b/s"}, {"UV_INDEX": "https://a/s https://b/s"}),
         ({"PIP_FIND_LINKS": "https://a/w /srv/w"}, {"UV_FIND_LINKS": "https://a/w,/srv/w"}),
         ({"PIP_TRUSTED_HOST": "a b:8080"}, {"UV_INSECURE_HOST": "a b:8080"}),
-        ({"PIP_NO_INDEX": 1}, {"UV_NO_INDEX": "1"}),
         ({"PIP_CERT": "/etc/ca.pem"}, {"SSL_CERT_FILE": "/etc/ca.pem"}),
         ({"PIP_DEFAULT_TIMEOUT": 90}, {"UV_HTTP_TIMEOUT": "90"}),
         ({"HTTPS_PROXY": "http://p:3128"}, {"HTTPS_PROXY": "http://p:3128"}),
@@ -28,6 +27,21 @@ def test_pips_settings_are_handed_to_uv_in_its_words(environment, expected):
     translated = engine_release.uv_environment(environment)
     assert {name: translated.get(name) for name in expected} == expected
     assert all(isinstance(value, str) for value in translated.values())
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, []),
+        ({"PIP_NO_INDEX": "1"}, ["--no-index"]),
+        ({"PIP_NO_INDEX": True}, ["--no-index"]),
+        ({"PIP_NO_INDEX": "0"}, []),
+        ({"PIP_NO_INDEX": "false"}, []),
+        ({"UV_NO_INDEX": "1"}, ["--no-index"]),
+    ],
+)
+def test_no_index_is_an_argument_as_uv_reads_it_from_no_environment(environment, expected):
+    assert engine_release.uv_arguments(environment) == expected
 
 
 def test_uv_trusts_what_the_host_trusts_and_takes_the_version_from_any_index():

@@ -176,6 +176,10 @@ def test_a_locked_release_is_built_checked_stamped_and_linked(host):
     assert stamp["lock_sha256"] == hashlib.sha256(Path(host.lock()).read_bytes()).hexdigest()
     assert os.readlink(host.link) == str(host.releases / NAME)
     assert f"sglang=={VERSION}" in (host.releases / NAME / "installed.txt").read_text()
+    assert "--no-index" in (host.folder / "commands").read_text()
+    assert [
+        path for path in (host.releases / NAME).rglob("*") if path.lstat().st_mode & 0o002 and not path.is_symlink()
+    ] == []
     before = host.content()
     second = host.run()
     assert (second["changed"], second["complete"], second["removed"]) == (False, True, [])
@@ -238,6 +242,7 @@ def test_a_failure_is_named_and_leaves_nothing(host, prepare, arguments, phase, 
     assert result["failed"] and result["phase"] == phase, result
     for word in words:
         assert word in result["msg"]
+    assert "pypi.org" not in result["msg"], "the index was asked although PIP_NO_INDEX is set"
     assert host.names() == [] and not host.link.exists()
 
 
