@@ -748,7 +748,7 @@ def make_plan(ask):
         result["unknown"].append(f"{str(error)[0].upper()}{str(error)[1:]}.")
         return _close(result, ask)
     if ask.get("draft_expected") and not ask.get("draft_config"):
-        result["unknown"].append("The draft's config.json is not known, and so is its host pool.")
+        result["unknown"].append("The draft's config.json is not known, so its host pool is left out of the sums.")
     memory = Memory(ask, shape)
     notes = []
     tokens = find_device_tokens(ask, shape.token_bytes, shape.draft_token_bytes, shape.page, notes)

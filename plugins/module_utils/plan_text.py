@@ -122,7 +122,8 @@ def host_lines(host, plan):
     lines += [f"  {line}" for line in _facts(plan)]
     logged = list(dict.fromkeys(pool["line"] for pool in plan["pools"]))
     if logged:
-        said = "would log for the middle of that range" if plan["device_tokens_source"] == "estimated" else "will log"
+        guessed = plan["device_tokens_source"] == "estimated" and not plan["size_gb"]
+        said = "would log for the middle of that range" if guessed else "will log"
         lines += [f"  SGLang {said}, on each rank:", *[f"    {line}" for line in logged]]
     for title, key in (("does not fit", "objections"), ("cannot tell", "unknown"), ("warning", "cautions")):
         lines += [f"  {line}" for line in _sentences(title, plan[key])]
@@ -155,7 +156,5 @@ def fleet_lines(plans):
         if answer is True or any(plan["fits"] is answer for plan in plans.values())
     ]
     total = sum(plan["total_gb"] or 0 for plan in plans.values())
-    return [
-        *table(rows),
-        f"{len(plans)} host{'' if len(plans) == 1 else 's'}: {', '.join(counts)}; {total:,.2f} GB of host memory in all.",
-    ]
+    hosts = f"{len(plans)} host{'' if len(plans) == 1 else 's'}"
+    return [*table(rows), f"{hosts}: {', '.join(counts)}; {total:,.2f} GB of host memory in all."]

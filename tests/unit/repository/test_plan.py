@@ -47,6 +47,7 @@ def make_plans(run, tmp_path_factory):
 HOSTS = {
     "large": ({"serve_hicache_ratio": 9}, "take 819.09 GB"),
     "waived": ({"serve_hicache_ratio": 9, "plan_fit_required": False}, None),
+    "headless": ({"serve_draft_model_path": None}, None),
     "new": ({"plan_model_config": {"architectures": ["NewForCausalLM"]}}, None),
     "heavy": ({"plan_weight_gb": 2000}, "are missing"),
     "unsaved": ({}, "has no facts of unsaved"),
@@ -138,6 +139,7 @@ def test_who_is_stopped_hears_what_would_fit_and_who_goes_on_what_is_not_known(s
     assert "largest serve_hicache_ratio that fits is 7.68" in told["large"]
     assert "plan_fit_required" in told["large"]
     assert "NewForCausalLM is not known" in shown
+    assert "The draft's config.json is not known" in shown
 
 
 def test_the_fallbacks_are_the_defaults_of_the_roles_that_own_them(root, load):
