@@ -37,7 +37,7 @@ def run(tmp_path_factory):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"},  # Molecule forces colours
         check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr
