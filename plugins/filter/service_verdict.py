@@ -20,7 +20,8 @@ options:
   settings:
     description: >-
       The keys C(host), C(unit), C(ranks), C(release), C(hicache_enabled), C(speculative_enabled) and
-      C(accept_length_above).
+      C(accept_length_above), and C(device_settings), what the tokens of the device depend on, for a later
+      M(llmfleet.sglang.hicache_plan).
     type: dict
     required: true
   answers:

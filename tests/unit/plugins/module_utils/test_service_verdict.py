@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_plan
 from ansible_collections.llmfleet.sglang.plugins.module_utils.service_verdict import seconds_to_ready, service_verdict
 
 JOURNAL = {
@@ -128,3 +129,18 @@ def test_ranks_that_differ_are_shown_as_a_span():
 @pytest.mark.parametrize("times", [(None, None), ("x", "y"), ("2026-03-01T23:40:00+00:00", None)])
 def test_seconds_need_two_times(times):
     assert seconds_to_ready(*times) is None
+
+
+def test_the_record_is_what_a_plan_can_use_again():
+    kept = {"release": "0.5.23", "mem_fraction_static": 0.88, "engine_options": {"api-key": "s3cret", "dp-size": 2}}
+    record = _judge(device_settings=kept)
+    assert record["device_settings"] == {
+        "engine_options.dp-size": "2",
+        "mem_fraction_static": "0.88",
+        "release": "0.5.23",
+    }
+    notes = []
+    ask = {"remembered": record, "settings": {**kept, "mem_fraction_static": "0.88"}}
+    found = hicache_plan.find_device_tokens(ask, 70272, 0, 1, notes)
+    assert (found.tokens, found.source, notes) == (159277, "remembered", [])
+    assert _judge()["device_settings"] == {}
