@@ -63,7 +63,7 @@ def _release(release):
 
 def interpreter(release):
     """Return the path of an interpreter that has the release, as a virtual environment would have it."""
-    libraries = _complete(CACHE / "libraries", _libraries)
+    libraries = _complete(CACHE / f"libraries-{sys.implementation.cache_tag}", _libraries)
     folder = _complete(CACHE / release, _release(release))
     python = folder / "bin" / "python"
     text = (

@@ -108,6 +108,19 @@ def test_describe_asks_the_installed_parser(script, tmp_path):
         "trust": "switch",
     }
     assert table["flags"]["old"][0]["deprecated"] is True
+    assert {name: forms[0]["defaults"] for name, forms in table["flags"].items() if "defaults" in forms[0]} == {
+        "overrides": {"{}": ""},
+        "tensor-parallel-size": {"1": ""},
+        "old": {"None": ""},
+    }
+
+
+def test_defaults_carry_the_releases_in_which_they_hold(script, tmp_path):
+    write(tmp_path, "0.5.9", argument("--a", default="2.0"), argument("--b", default="'x'"))
+    write(tmp_path, "0.5.10", argument("--a"), argument("--b", default="'y'"))
+    flags = script.table_of(tmp_path)["flags"]
+    assert flags["a"] == [{"in": "0-1", "kind": "str", "defaults": {"2.0": "0"}}]
+    assert flags["b"] == [{"in": "0-1", "kind": "str", "defaults": {"'x'": "0", "'y'": "1"}}]
 
 
 def test_forms_and_choices_carry_the_releases_in_which_they_hold(script, tmp_path):
