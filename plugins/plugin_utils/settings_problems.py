@@ -36,6 +36,8 @@ _UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _UNIT_NAME_LENGTH = 255 - len("sglang-.service")
 _KIMI_K25 = re.compile(r"kimi[-_. ]?k2[-_. p]?5", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+\Z")
+# Directives whose values may be secret.
+_HIDDEN_DIRECTIVES = ("Environment", "SetCredential")
 _DIRECTIVE = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 
 # Attention backends that take only some sizes of a page, and what each sets instead of any other.
@@ -859,7 +861,7 @@ def _unit_directives(values, release, known, problems):
         if section not in ("Unit", "Service", "Install") or not isinstance(directives, dict):
             problems.add(
                 "unit_directives",
-                directives,
+                HIDDEN if any(name in str(directives) for name in _HIDDEN_DIRECTIVES) else directives,
                 "a service unit has the sections Unit, Service and Install, each a mapping",
                 "write {Service: {DIRECTIVE: value}}",
                 key=section,
@@ -871,18 +873,19 @@ def _unit_directives(values, release, known, problems):
 
 def _unit_directive(section, name, value, problems):
     key = f"{section}.{name}"
+    shown = HIDDEN if name.startswith(_HIDDEN_DIRECTIVES) else value
     own = _OWN_DIRECTIVES.get(name) if section == "Service" else None
     if not _DIRECTIVE.match(name):
-        problems.add("unit_directives", value, "that is no name of a directive", "see systemd.directives(7)", key=key)
+        problems.add("unit_directives", shown, "that is no name of a directive", "see systemd.directives(7)", key=key)
     elif own is not None:
         variable = problems.variable(own)
         problems.add(
-            "unit_directives", value, f"the role writes {name} from {variable}", f"set {variable} instead", key=key
+            "unit_directives", shown, f"the role writes {name} from {variable}", f"set {variable} instead", key=key
         )
     elif name == "Type" and str(value).startswith("notify"):
         problems.add(
             "unit_directives",
-            value,
+            shown,
             "SGLang never reports readiness to systemd, so the start would time out",
             "leave it at exec",
             key=key,
@@ -890,7 +893,7 @@ def _unit_directive(section, name, value, problems):
     for item in value if isinstance(value, list) else [value]:
         if unsafe_characters(item) is not None or isinstance(item, (dict, list)):
             problems.add(
-                "unit_directives", value, "a directive holds one line of text", "write a list for several", key=key
+                "unit_directives", shown, "a directive holds one line of text", "write a list for several", key=key
             )
             break
 

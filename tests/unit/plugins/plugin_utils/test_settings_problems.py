@@ -538,6 +538,15 @@ def test_secrets_inside_of_values_are_never_shown(name, value):
     assert "planted-4711" not in repr(found)
 
 
+def test_variables_in_directives_are_never_shown():
+    for value in ("A=planted-4711\nB=1", ["A=planted-4711\n"], {"A": "planted-4711"}):
+        for name in ("Environment", "EnvironmentFile", "SetCredential"):
+            for section in ("Service", "Servcie"):
+                found = problems(**directive(name, value, section))
+                assert found
+                assert "planted-4711" not in repr(found)
+
+
 def test_everything_is_named_at_once_errors_first():
     found = problems("0.5.23", tensor_parallel_size=0, port=0, host="0.0.0.0", hicache_ratio=-1, **option("zzzz", 1))
     assert [problem["level"] for problem in found] == ["error"] * 4 + ["warning"]
