@@ -157,13 +157,18 @@ def test_health_is_for_clients_and_the_named_addresses(gateway):
 
 
 def test_chunks_arrive_one_by_one(gateway):
-    began = [time.monotonic() for _chunk in chat(gateway.client(), tokens=100, stream=True, extra_body=ENDLESS)]
-    # The engine takes 20 ms for a token; a gateway that buffers hands all of them on at the end.
-    assert len(began) > 100
-    assert began[-1] - began[0] > 1
+    def seconds_from_first_to_last():
+        stream = chat(gateway.client(), tokens=15, stream=True, extra_body=ENDLESS)
+        arrived = [time.monotonic() for _chunk in stream]
+        assert len(arrived) > 15
+        return arrived[-1] - arrived[0]
+
+    # The engine takes 1.5 s for them, and they are smaller together than a buffer of nginx: one that buffers
+    # hands all of them on at the end. A busy machine may look like that once, but not each time.
+    assert max(seconds_from_first_to_last() for _try in range(3)) > 0.75
 
 
-def test_the_first_chunk_arrives_while_the_engine_works_and_a_client_that_leaves_stops_it(gateway):
+def test_a_client_that_leaves_stops_the_engine(gateway):
     until(lambda: gateway.running() == 0)
     stream = chat(gateway.client(), tokens=100_000, stream=True, extra_body=ENDLESS)
     next(iter(stream))
@@ -240,11 +245,11 @@ def test_the_engine_gets_neither_key_nor_query_and_its_port_is_closed(gateway):
 
 def test_a_stream_is_finished_while_the_engine_drains_and_then_the_answer_is_502(gateway):
     before = gateway.on_host("systemctl show --property=InvocationID sglang-lab")
-    stream = chat(gateway.client(), tokens=150, stream=True, extra_body=ENDLESS)
+    stream = chat(gateway.client(), tokens=80, stream=True, extra_body=ENDLESS)
     chunks = [next(iter(stream))]
     gateway.on_host("systemctl stop --no-block sglang-lab")
     chunks += list(stream)
-    assert len(chunks) > 150
+    assert len(chunks) > 80
     until(lambda: gateway.ask("/v1/models")[0] == 502)
     with pytest.raises(openai.InternalServerError) as caught:
         chat(gateway.client())
@@ -280,7 +285,7 @@ class Load:
                 if number % 2:
                     assert chat(client).usage.completion_tokens == 3
                 else:
-                    assert len(list(chat(client, tokens=40, stream=True, extra_body=ENDLESS))) > 40
+                    assert len(list(chat(client, tokens=10, stream=True, extra_body=ENDLESS))) > 10
                 self.done += 1
             except Exception as problem:  # any failure of a request counts, whatever it is
                 self.failed.append(repr(problem))
