@@ -374,7 +374,11 @@ def test_a_mirror_is_a_folder_with_its_sums(run, target, repository, mirror):
     result = run(**mirror)
     assert result["failed"] is False, result["msg"]
     assert contents(target) == contents(repository)
-    assert run(**mirror)["changed"] is False
+    for check_mode in (True, False):
+        again = run(check_mode, **mirror)
+        assert (again["action"], again["changed"]) == ("none", False)
+    os.utime(target / shard_name(1), ns=(1, 1))
+    assert (run(True, **mirror)["action"], run(**mirror)["action"]) == ("stamped", "stamped")
     write_model(repository, changed=(4,))
     (repository / "SHA256SUMS").unlink()
     (repository / "SHA256SUMS").write_text(shards.sums_of(repository))
