@@ -510,6 +510,7 @@ def test_the_specification_and_the_document_name_every_code():
     specification = yaml.safe_load((ROOT / "roles/preflight/meta/argument_specs.yml").read_text())["argument_specs"]
     codes = [known.code for known in preflight_rules.ORDERED]
     assert specification["main"]["options"]["preflight_accepted_findings"]["choices"] == codes
+    assert yaml.safe_load((ROOT / "roles/preflight/vars/main/codes.yml").read_text()) == {"__preflight_codes": codes}
     text = (ROOT / "docs/preflight.md").read_text()
     rows = re.findall(r"(?m)^\| `(\w+)` \| ([\w, ]+) \| ([^|]+) \| ", text)
     assert [(code, levels, entries.replace("`", "").strip()) for code, levels, entries in rows] == [
