@@ -67,6 +67,9 @@ SETTINGS = [
         {"cuda_driver_packages": ["cuda-drivers"]}, ["cuda_driver_packages", "cuda-drivers"], id="wrong-driver"
     ),
     pytest.param({"sglang_user": "root"}, ["sglang_user", "root"], id="root-as-service-user"),
+    pytest.param(
+        {"preflight_accepted_findings": ["dsik"]}, ["preflight_accepted_findings", "dsik"], id="no-such-finding"
+    ),
     pytest.param({"verify_timeout": -5}, ["verify_timeout", "-5"], id="negative-wait"),
 ]
 
