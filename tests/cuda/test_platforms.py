@@ -202,6 +202,14 @@ def test_a_rotated_key(role, offer, on):
     assert done.rc == 0, done
 
 
+def test_an_installed_version_that_vanished_is_kept(role, offer, on):
+    offer.build("debian12", "--driver-version", FIRST)
+    on("cuda-deb12", "apt-get update")
+    done = role("cuda-deb12", **now())
+    assert done.rc == 0, done
+    assert done.changed == {"cuda-deb12": 0}, done
+
+
 def test_a_kernel_that_comes_along_is_refused_before_anything_is_installed(role, offer, on, versions):
     before = versions("cuda-deb13"), versions("cuda-el10")
     offer.build("debian13", "--with-kernel")
