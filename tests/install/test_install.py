@@ -96,8 +96,11 @@ def test_the_killed_controllers_release_is_completed_once(play, start, until, ho
 
 def test_what_a_killed_installer_left_is_removed_and_done_again(play, hosts):
     host = hosts["inst-13"]
-    # The brackets keep the killer from its own command line.
-    killer = "while ! [ -s /run/installs ]; do sleep 0.2; done; pkill -KILL -f [A]nsiballZ_sglang_release; rm /run/hold"
+    # The module alone: neither the killer itself nor the watcher of the job, which has its name among its arguments.
+    killer = (
+        "while ! [ -s /run/installs ]; do sleep 0.2; done; "
+        'pkill -KILL -f "python[0-9.]* [^ ]*[A]nsiballZ_sglang_release"; rm /run/hold'
+    )
     host.run(f"touch /run/hold; rm /run/installs; systemd-run --quiet --unit=killer sh -c '{killer}'")
     variables = {"sglang_version": "0.5.23+standin", "sglang_uv_executable": "/usr/local/bin/slow-uv"}
     variables["sglang_constraints"] = ["absent==1"]
