@@ -700,7 +700,14 @@ def _judge(ask, shape, memory, tokens, result):
             against = []
         else:
             against = least
-    result["objections"] += against
+    # What the processes of the ranks take is an assumption: it may warn, and it must not stop a start that has run.
+    certain = Memory({**ask, "rank_memory_gb": 0}, shape).objections(pools) if against and memory.processes else against
+    if against and not certain:
+        result["unknown"].append(
+            f"It hangs on what the processes of the ranks take, assumed {_gb(memory.processes)} in all: "
+            f"{' '.join(against)} Without them it fits."
+        )
+    result["objections"] += against if certain else []
     late = None if against else memory.late_rank(pools)
     result["cautions"] += [late] if late else []
     result["numa"] = numa_nodes(ask, memory, pools)

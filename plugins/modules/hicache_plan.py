@@ -158,7 +158,8 @@ options:
     type: str
   rank_memory_gb:
     description:
-      - Host memory in GB (10**9 bytes) that the process of a rank takes besides its pools. An assumption.
+      - Host memory in GB (10**9 bytes) that the process of a rank takes besides its pools. An assumption; where it alone
+        decides, RV(fits) is null.
     type: float
     default: 4
   numa:

@@ -209,8 +209,18 @@ def test_processes_of_the_ranks_take_memory_too():
     memory = {"available": 390 * GB}
     assert plan(memory=memory)["fits"] is True
     found = plan(memory=memory, rank_memory_gb=4)
-    assert found["fits"] is False
     assert found["memory"]["processes_gb"] == 32.0
+    # They are assumed: alone they refuse nothing.
+    assert (found["fits"], found["objections"]) == (None, [])
+    assert "assumed 32.00 GB in all" in found["unknown"][0] and "Without them it fits" in found["unknown"][0]
+    assert plan(memory={"available": 350 * GB}, rank_memory_gb=4)["fits"] is False
+
+
+@pytest.mark.parametrize("release", ["0.5.10.post1", "0.5.16", "0.5.23"])
+def test_four_hundred_gigabytes_are_not_refused_for_a_start_that_ran_with_them(release):
+    found = plan(memory={"available": 400 * GB}, rank_memory_gb=4, release=release, draft_config=MLA_DRAFT)
+    assert (found["fits"], found["objections"]) == (None, [])
+    assert 3.8 < found["largest_ratio"] < 4
 
 
 def test_a_rank_that_comes_late_is_warned_about_from_0_5_19():
