@@ -138,15 +138,11 @@ import glob
 import json
 import os
 import pwd
-import shutil
-import signal
-import subprocess
-import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import argument_check
+from ..module_utils import argument_check, argument_probe
 
 
 def package_records(python):
@@ -192,39 +188,6 @@ def account_of(name):
     return None if account.pw_uid == os.geteuid() else account
 
 
-def ask(python, argv, environment, account, timeout):
-    """Output, error output and exit status of the probe; the status is None when the time was up."""
-    folder = tempfile.mkdtemp(prefix="sglang-arguments-")
-    identity = {}
-    try:
-        if account is not None:
-            os.chown(folder, account.pw_uid, account.pw_gid)
-            groups = os.getgrouplist(account.pw_name, account.pw_gid)
-            identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
-        # A session of its own, so that what the imports started can be ended with it.
-        process = subprocess.Popen(
-            [python, "-c", argument_check.PROBE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            env=argument_check.environment_for(folder, environment),
-            start_new_session=True,
-            **identity,
-        )
-        question = json.dumps({"argv": argv}).encode("utf-8")
-        try:
-            answer, said = process.communicate(question, timeout=timeout)
-            status = process.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            answer, said, status = b"", b"", None
-            process.wait()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return answer.decode("utf-8", "replace"), said.decode("utf-8", "replace"), status
-
-
 def check(module):
     """Result of the module."""
     params = module.params
@@ -257,7 +220,7 @@ def check(module):
 
     began = time.monotonic()
     try:
-        answer = ask(python, params["argv"], params["environment"], account, params["timeout"])
+        answer = argument_probe.ask(python, params["argv"], params["environment"], account, params["timeout"])
         result.update(argument_check.read_answer(*answer, secrets))
     except OSError as error:
         name = account.pw_name if account else pwd.getpwuid(os.geteuid()).pw_name
