@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 
 from ansible.errors import AnsibleFilterError
-from packaging.requirements import InvalidRequirement, Requirement
+
+# ansible-core brings it; where only this file is looked at, it may be missing.
+try:
+    from packaging.requirements import InvalidRequirement, Requirement
+except ImportError:
+    Requirement = None
 
 DOCUMENTATION = r"""
 name: lock_for_python
@@ -47,6 +52,8 @@ def lock_for_python(text, version):
     """See DOCUMENTATION."""
     if not re.fullmatch(r"3\.\d+", str(version)):
         raise AnsibleFilterError(f"lock_for_python: {version!r} is no version of Python such as 3.12")
+    if Requirement is None:
+        raise AnsibleFilterError("lock_for_python: this Python has no packaging; install it beside ansible-core")
     target = {
         "implementation_name": "cpython",
         "os_name": "posix",

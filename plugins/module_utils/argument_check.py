@@ -168,7 +168,7 @@ def secrets_of(argv, environment=None):
 def masked(text, secrets):
     """Return a text without the secrets, as they are, as JSON writes them, and as Python's repr() does."""
     for secret in secrets:
-        for form in {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]}:
+        for form in (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1]):
             text = text.replace(form, HIDDEN)
     return text
 

@@ -86,9 +86,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-import urllib.request
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
 
 from ..module_utils import apt_closure
 
@@ -192,8 +192,7 @@ def fetch_indexes(module, folder):
     base = module.params["repository_url"].rstrip("/")
     for name in INDEXES:
         try:
-            with urllib.request.urlopen(f"{base}/{name}", timeout=120) as answer:
-                write(os.path.join(folder, name), answer.read())
+            write(os.path.join(folder, name), open_url(f"{base}/{name}", timeout=120).read())
         except OSError as error:
             # A repository has the one or the other of each pair.
             if name in ("InRelease", "Packages"):

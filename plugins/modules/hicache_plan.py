@@ -158,8 +158,8 @@ options:
     type: str
   rank_memory_gb:
     description:
-      - Host memory in GB (10**9 bytes) that the process of a rank takes besides its pools. An assumption; where it alone
-        decides, RV(fits) is null.
+      - Host memory in GB (10**9 bytes) that the process of a rank takes besides its pools. An assumption; where it
+        alone decides, RV(fits) is null.
     type: float
     default: 4
   numa:
@@ -515,8 +515,8 @@ def main():
             "ratio": {"type": "float"},
             "hicache_size": {"type": "int"},
             "host_memory_fraction": {"type": "float", "default": 0.8},
-            "device_tokens": {"type": "int"},
-            "max_total_tokens": {"type": "int"},
+            "device_tokens": {"type": "int", "no_log": False},
+            "max_total_tokens": {"type": "int", "no_log": False},
             "remembered": {"type": "dict"},
             "settings": {"type": "dict", "default": {}},
             "mem_fraction_static": {"type": "float"},
