@@ -9,7 +9,6 @@ with its parent, and never outlives the lock.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
@@ -17,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-PR_SET_PDEATHSIG = 1
+from . import bound_process
 
 
 def command(client, repo, revision, folder, workers, names):
@@ -51,10 +50,6 @@ def run(argv, environment, folder, stall, tell=None, pause=1.0):
     ``stall``: seconds without a byte gained in ``folder`` after which it is ended. ``tell`` is called with the bytes in
     the folder.
     """
-
-    def die_with_parent():
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
     with tempfile.TemporaryFile() as output:
         try:
             child = subprocess.Popen(
@@ -64,7 +59,7 @@ def run(argv, environment, folder, stall, tell=None, pause=1.0):
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=bound_process.die_with_parent,
                 cwd="/",
             )
         except OSError as error:

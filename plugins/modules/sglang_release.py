@@ -197,7 +197,6 @@ phase:
 """
 
 import contextlib
-import ctypes
 import fcntl
 import hashlib
 import json
@@ -210,12 +209,11 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import engine_release
+from ..module_utils import bound_process, engine_release
 
 PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 IMPORT = "import importlib.metadata, sglang; print(importlib.metadata.version('sglang'))"
 STAMP = "complete.json"
-PR_SET_PDEATHSIG = 1
 
 
 class Failure(Exception):
@@ -224,11 +222,6 @@ class Failure(Exception):
 
 class Interrupted(BaseException):
     """A signal asked for the end."""
-
-
-def die_with_parent():
-    """Runs in the child: SIGKILL of the module ends its programs as well."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def read_stamp(path):
@@ -406,22 +399,13 @@ class Release:
         base = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON"))}
         base.update({"HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})})
         try:
-            done = subprocess.Popen(
-                argv, env=base, cwd=self.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                universal_newlines=True, errors="replace", close_fds=False, preexec_fn=die_with_parent,
-            )  # fmt: skip
+            status, output, errors = bound_process.run(argv, base, self.root, timeout)
         except OSError as error:
             raise Failure(f"{argv[0]}: {error.strerror}") from error
-        try:
-            output, errors = done.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as error:
             raise Failure(f"it took longer than {timeout} s (timeout)") from error
-        finally:
-            if done.poll() is None:
-                done.kill()
-                done.wait()
-        if done.returncode:
-            raise Failure(engine_release.last_words(errors or output) + f" (exit status {done.returncode})")
+        if status:
+            raise Failure(engine_release.last_words(errors or output) + f" (exit status {status})")
         return output
 
     @contextlib.contextmanager
