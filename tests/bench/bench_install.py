@@ -94,6 +94,7 @@ def by_module(folder: Path, wheels: Path, lock: Path) -> float:
     result = json.loads(done.stdout)
     if not result.get("complete"):
         sys.exit(f"bench: {result}")
+    print(f"  steps, s: {result['seconds']}")
     return taken
 
 
