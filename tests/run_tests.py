@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -31,7 +32,11 @@ def molecule(scenario):
 
 # What all stages with lab hosts share, made once before them.
 OFFER = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
-WITHOUT_LAB = {"lint", "unit", "sanity"}
+WITHOUT_LAB = {"lint", "unit", "parsers", "sanity"}
+# Seconds after which a stage is taken for stuck, and ended.
+STAGE_LIMIT = 2400
+# Programs of the stages that are under way.
+RUNNING = set()
 
 # A stage is a list of commands; the first that fails ends it. Stages begin in this order.
 STAGES = {
@@ -66,7 +71,18 @@ def run_stage(name, commands):
         for command in commands:
             stream.write(f"$ {' '.join(command)}\n".encode())
             stream.flush()
-            code = subprocess.run(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT).returncode
+            # A session of its own, so that what the stage started can be ended with it.
+            running = subprocess.Popen(
+                command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            RUNNING.add(running)
+            try:
+                code = running.wait(max(1, started + STAGE_LIMIT - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, signal.SIGKILL)
+                code = running.wait()
+                stream.write(f"ended after {STAGE_LIMIT} s: the stage was stuck\n".encode())
+            RUNNING.discard(running)
             if code:
                 break
     text = log.read_text(errors="replace")
@@ -106,9 +122,15 @@ def main(names):
         os.environ["LLMFLEET_LAB_OFFERED"] = "1"
     with ThreadPoolExecutor(max_workers=int(os.environ.get("LANES", "2"))) as lanes:
         running = {lanes.submit(run_stage, name, STAGES[name]): name for name in chosen}
-        for stage in as_completed(running):
-            if not report(running[stage], stage.result()):
-                failed.append(running[stage])
+        try:
+            for stage in as_completed(running):
+                if not report(running[stage], stage.result()):
+                    failed.append(running[stage])
+        except KeyboardInterrupt:
+            lanes.shutdown(wait=False, cancel_futures=True)
+            for program in list(RUNNING):
+                os.killpg(program.pid, signal.SIGINT)
+            raise
     print(f"all stages took {time.monotonic() - started:.0f} s")
     print(f"{len(chosen) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
