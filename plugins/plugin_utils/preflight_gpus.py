@@ -164,14 +164,16 @@ def _driver_version(look):
     )
 
 
-@rule("fabric_manager", ERROR, "main gpus")
+@rule("fabric_manager", "error warning", "main gpus")
 def _fabric_manager(look):
     if not _answering(look) or not look.gpus["nvswitches"] or look.gpus["fabric_manager_running"]:
         return None
     return Finding(
         f"NVSwitches ({look.gpus['nvswitches']}) and no fabric manager that runs",
         "nv-fabricmanager: CUDA does not initialise without it (error 802)",
-        "Install and start nvidia-fabricmanager in the very version of the driver; the roles do not.",
+        "Let role cuda install it in the driver's version (cuda_fabric_manager auto or present), and see "
+        "`systemctl status nvidia-fabricmanager`.",
+        look.driver_level,
     )
 
 

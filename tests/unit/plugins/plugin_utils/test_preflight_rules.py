@@ -343,7 +343,9 @@ CASES = [
     *row("gpu_processes", gpus={"processes": [PROCESS]}, seen="python3 (process 7) on GPU 3", **BOTH),
     *row("gpu_leftover", "warning", gpus=gpu(memory_used_mib=2049), seen="2049 MiB in use on GPU 3", **BOTH),
     *row("gpu_link", "warning", gpus={"pci_gpus.2.link_width": 8}, seen="8 of 16 lanes at 0000:03:00.0"),
-    *row("fabric_manager", gpus={"nvswitches": 4}, seen="NVSwitches (4)", **BOTH),
+    *row("fabric_manager", "warning", gpus={"nvswitches": 4}, seen="NVSwitches (4)"),
+    *row("fabric_manager", gpus={"nvswitches": 4}, seen="NVSwitches (4)", settings=UNMANAGED, **BOTH),
+    *row("fabric_manager", gpus={"nvswitches": 4}, seen="NVSwitches (4)", **AFTER),
 ]
 
 
