@@ -50,16 +50,16 @@ STAGES = {
     "parsers": [["pytest", "-q", "tests/parsers"]],
     "unit": [["pytest", "-q", "tests/unit"]],
     "real": molecule("real"),
-    "cuda": [["pytest", "-q", "tests/cuda"]],
-    "install": [["pytest", "-q", "tests/install"]],
+    "cuda": [["pytest", "-q", "--durations=6", "tests/cuda"]],
+    "install": [["pytest", "-q", "--durations=6", "tests/install"]],
     "default": molecule("default"),
     "faults": molecule("faults"),
-    "gateway": [["pytest", "-q", "tests/gateway"]],
-    "model": [["pytest", "-q", "tests/model"]],
+    "gateway": [["pytest", "-q", "--durations=6", "tests/gateway"]],
+    "model": [["pytest", "-q", "--durations=6", "tests/model"]],
     "preflight": molecule("preflight"),
     "refusals": molecule("refusals"),
     "sanity": [["tests/sanity.sh"]],
-    "lab": [["pytest", "-q", "tests/system"]],
+    "lab": [["pytest", "-q", "--durations=6", "tests/system"]],
 }
 
 
