@@ -16,25 +16,13 @@ import subprocess
 import tempfile
 import time
 
-from . import bound_process
+from . import bound_process, disk_usage
 
 
 def command(client, repo, revision, folder, workers, names):
     """Arguments of ``hf download`` for some files of a repository."""
     pinned = ["--revision", revision] if revision else []
     return [*client, "download", repo, *names, "--local-dir", folder, "--max-workers", str(workers), *pinned]
-
-
-def bytes_in(folder):
-    """Bytes that a folder occupies on its disk, files with holes counted as what they hold."""
-    total = 0
-    for base, _folders, files in os.walk(folder):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(base, name)).st_blocks * 512
-            except OSError:
-                continue
-    return total
 
 
 def last_words(text, count=4):
@@ -79,7 +67,7 @@ def _watch(child, folder, stall, tell, pause):
             child.wait(pause)
             return False
         except subprocess.TimeoutExpired:
-            now = bytes_in(folder)
+            now = disk_usage.occupied(folder)
         if now != before:
             before, since = now, time.monotonic()
             if tell is not None:

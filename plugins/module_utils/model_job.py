@@ -10,7 +10,7 @@ import shutil
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-from . import model_hub, model_manifest, model_proof, model_staging, safetensors_index
+from . import disk_usage, model_hub, model_manifest, model_proof, model_staging, safetensors_index
 from .model_lock import Lock, LockHeldError
 from .model_transfer import FullDiskError, TransferError, disk_error, url_of
 
@@ -136,7 +136,7 @@ class Job:
     def _refuse_small_disk(self, manifest, missing):
         part = self.places.part
         here = sum(self._size(name, part) or self._size(name + ".part", part) or 0 for name in missing)
-        here += model_hub.bytes_in(os.path.join(part, ".cache"))
+        here += disk_usage.occupied(os.path.join(part, ".cache"))
         need = sum(manifest[name]["size"] for name in missing) - here
         free = model_staging.free_bytes(self.places.parent)
         if need <= free:
@@ -182,7 +182,7 @@ class Job:
             raise JobError(self._stays(str(error))) from None
 
     def _stays(self, what):
-        kept = model_hub.bytes_in(self.places.part)
+        kept = disk_usage.occupied(self.places.part)
         more = f". What has arrived, {kept / 1e9:.3f} GB, stays in {self.places.part}, and the next run resumes it"
         return what + (more if kept else "")
 
@@ -281,7 +281,7 @@ class Job:
         environment = {**os.environ, **settings["hub_environment"]}
         if settings["token"]:
             environment["HF_TOKEN"] = settings["token"]
-        already = model_hub.bytes_in(part)
+        already = disk_usage.occupied(part)
         well, said = model_hub.run(
             argv, environment, part, settings["stall"], lambda now: progress.add(max(0, now - already) - progress.done)
         )

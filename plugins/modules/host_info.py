@@ -325,7 +325,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import host_tree, proc_text
+from ..module_utils import disk_usage, host_tree, proc_text
 
 
 def read_glibc():
@@ -349,18 +349,6 @@ def read_python(module, name):
     return {"path": path, "version": out.strip() if rc == 0 and out.strip() else None}
 
 
-def occupied(path):
-    """Bytes on disk below a path, links not followed."""
-    total = 0
-    for folder, _folders, files in os.walk(path):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                continue
-    return total
-
-
 def read_path(path):
     """Free space where a path is or would be, and what it already occupies."""
     nearest = os.path.normpath(path)
@@ -371,7 +359,7 @@ def read_path(path):
         "path": path,
         "nearest": nearest,
         "free": usage.f_bavail * usage.f_frsize,
-        "used": occupied(path) if os.path.isdir(path) else 0,
+        "used": disk_usage.occupied(path) if os.path.isdir(path) else 0,
         "write_allowed": not usage.f_flag & os.ST_RDONLY,
         "exec_allowed": not usage.f_flag & os.ST_NOEXEC,
     }
