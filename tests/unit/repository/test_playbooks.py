@@ -28,8 +28,8 @@ def example(run):
 
 @pytest.fixture(scope="session")
 def refuse(run, root, tmp_path_factory):
-    """A function that runs site.yml's first play, which reaches no host, on one host of the example inventory."""
-    first = yaml.safe_load((root / "playbooks" / "site.yml").read_text())[0]
+    """A function that runs the first play of all, which reaches no host, on one host of the example inventory."""
+    first = yaml.safe_load((root / "playbooks" / "stage.yml").read_text())[0]
     assert first["gather_facts"] is False
     playbook = tmp_path_factory.mktemp("playbook") / "refuse.yml"
     playbook.write_text(yaml.safe_dump([first]))
@@ -69,7 +69,7 @@ def test_example_hosts_have_documentation_addresses(example):
 
 def test_example_sets_only_variables_that_exist(root, load, example):
     known = {name for path in (root / "roles").iterdir() for name in load(f"roles/{path.name}/defaults/main.yml")}
-    playbook = (root / "playbooks" / "site.yml").read_text()
+    playbook = "".join(path.read_text() for path in sorted((root / "playbooks").glob("*.yml")))
     named = {name for variables in example.values() for name in variables if not name.startswith("ansible_")}
     assert any(name.startswith("serve_") for name in named)
     unknown = {name for name in named - known if not (name.startswith("site_") and re.search(rf"\b{name}\b", playbook))}
