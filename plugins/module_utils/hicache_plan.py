@@ -135,14 +135,16 @@ def setting_differences(then, now):
 
 
 def held_bytes(memory_stat):
-    """Bytes that a service gives back when it stops, from the text of its control group's ``memory.stat``; 0 without.
+    """Bytes that services give back when they stop, from the texts of their control groups' ``memory.stat``; 0 without.
 
-    Anonymous and shared memory only: pages of files count as available already.
+    Anonymous and shared memory only: pages of files count as available already. Several texts stand one after another.
     """
-    found = dict(re.findall(r"^(\w+) (\d+)$", memory_stat or "", re.MULTILINE))
-    if "anon" in found:
-        return int(found["anon"]) + int(found.get("shmem", 0))
-    return int(found.get("total_rss", 0)) + int(found.get("total_shmem", 0))
+    held = {}
+    for name, value in re.findall(r"^(\w+) (\d+)$", memory_stat or "", re.MULTILINE):
+        held[name] = held.get(name, 0) + int(value)
+    if "anon" in held:
+        return held["anon"] + held.get("shmem", 0)
+    return held.get("total_rss", 0) + held.get("total_shmem", 0)
 
 
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGTPE%]?)B?$", re.IGNORECASE)

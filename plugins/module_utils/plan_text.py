@@ -156,5 +156,7 @@ def fleet_lines(plans):
         if answer is True or any(plan["fits"] is answer for plan in plans.values())
     ]
     total = sum(plan["total_gb"] or 0 for plan in plans.values())
-    hosts = f"{len(plans)} host{'' if len(plans) == 1 else 's'}"
-    return [*table(rows), f"{hosts}: {', '.join(counts)}; {total:,.2f} GB of host memory in all."]
+    # Several services of a host are named HOST/SERVICE.
+    kind = "service" if any("/" in name for name in plans) else "host"
+    counted = f"{len(plans)} {kind}{'' if len(plans) == 1 else 's'}"
+    return [*table(rows), f"{counted}: {', '.join(counts)}; {total:,.2f} GB of host memory in all."]

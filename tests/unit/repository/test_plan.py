@@ -165,3 +165,33 @@ def test_plan_and_verify_keep_the_same_settings(load):
     planned = load("roles/plan/vars/main.yml")["__plan_settings"]
     kept = load("roles/verify/vars/main.yml")["__verify_device_settings"]
     assert list(planned) == list(kept)
+
+
+def test_several_services_of_a_host_share_its_memory(make_plans, root, tmp_path):
+    """Each of the two fits alone; the second does not in what the first leaves."""
+    ash = json.loads((root / EXAMPLE).read_text())["hosts"]["ash"]
+    facts = tmp_path / "facts.json"
+    facts.write_text(json.dumps({"hosts": {f"ash/{name}": ash for name in ("first", "second", "third")}}))
+    services = [
+        {"name": "first", "port": 30000, "gpus": [0, 1, 2, 3]},
+        {"name": "second", "port": 30001, "gpus": [4, 5, 6, 7], "hicache_ratio": 8},
+        {"name": "third", "port": 30002, "gpus": [0, 1, 2, 3], "hicache_enabled": False},
+    ]
+    status, output, plans, report = make_plans(
+        "--limit=ash",
+        plan_facts_file=str(facts),
+        plan_device_tokens=159277,
+        plan_weight_gb=250,
+        serve_tensor_parallel_size=4,
+        serve_instances=services,
+    )
+    assert status == 0, output
+    assert sorted(plans) == ["ash/first", "ash/second", "ash/third"]
+    first, second = plans["ash/first"], plans["ash/second"]
+    assert (first["ranks"], first["ratio"], second["ratio"]) == (4, 4.0, 8.0)
+    assert first["fits"] is True and first["total_gb"] == 182.02
+    taken = first["total_gb"] + first["memory"]["processes_gb"]
+    assert second["memory"]["available_gb"] == pytest.approx(first["memory"]["available_gb"] - taken, abs=0.02)
+    assert [pool["total_gb"] for pool in plans["ash/third"]["pools"]] == []
+    assert re.search(r"(?m)^ash/second +yes +4 +159,277 +x 8 ", report)
+    assert re.search(r"(?m)^3 services: 3 fit; ", report)

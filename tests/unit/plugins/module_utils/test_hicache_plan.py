@@ -181,6 +181,7 @@ def test_what_the_running_service_holds_is_given_back():
     stat = f"anon {360 * GB}\nfile 999999999999\nkernel 5\nshmem {GB}\nfile_mapped 7\n"
     assert hicache_plan.held_bytes(stat) == 361 * GB
     assert hicache_plan.held_bytes(f"cache 1\nrss 5\ntotal_rss {GB}\ntotal_shmem 2\n") == GB + 2
+    assert hicache_plan.held_bytes(stat * 2) == 722 * GB
     assert hicache_plan.held_bytes(None) == hicache_plan.held_bytes("") == 0
     memory = {"available": 300 * GB}
     assert plan(memory=memory)["fits"] is False
