@@ -35,7 +35,7 @@ options:
     type: dict
     required: true
   settings:
-    description: The variables of the role without their prefix, such as C(port) for C(preflight_port).
+    description: The variables of the role without their prefix, such as C(services) for C(preflight_services).
     type: dict
     required: true
   entry:

@@ -25,16 +25,16 @@ def parse_meminfo(text):
     return sizes
 
 
-def parse_listeners(text, port):
-    """Listening TCP sockets of one port from /proc/net/tcp or tcp6: ``[{"address": str, "inode": str}, ...]``."""
+def parse_listeners(text, ports):
+    """Listening TCP sockets of some ports from /proc/net/tcp or tcp6: ``[{"address", "port", "inode"}, ...]``."""
     listeners = []
     for line in text.splitlines()[1:]:
         cells = line.split()
         if len(cells) < 10 or cells[3] != _LISTENING:
             continue
         address, _colon, number = cells[1].rpartition(":")
-        if int(number, 16) == port:
-            listeners.append({"address": _address(address), "inode": cells[9]})
+        if int(number, 16) in ports:
+            listeners.append({"address": _address(address), "port": int(number, 16), "inode": cells[9]})
     return listeners
 
 

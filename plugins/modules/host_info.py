@@ -23,10 +23,12 @@ options:
     type: list
     elements: str
     default: []
-  port:
+  ports:
     description:
-      - TCP port whose listeners are wanted. Without it none are looked for.
-    type: int
+      - TCP ports whose listeners are wanted. Without them none are looked for.
+    type: list
+    elements: int
+    default: []
   python_executable:
     description:
       - Name or path of an interpreter whose version is wanted. It is the one program that the module starts.
@@ -55,7 +57,7 @@ EXAMPLES = r"""
 - name: Read host memory and the space for weights
   llmfleet.sglang.host_info:
     paths: [/srv/models/Kimi-K2.5]
-    port: 30000
+    ports: [30000]
   register: host
   become: true
 """
@@ -301,7 +303,7 @@ paths:
       type: bool
       sample: true
 listeners:
-  description: Sockets that listen on O(port).
+  description: Sockets that listen on O(ports).
   returned: always
   type: list
   elements: dict
@@ -310,6 +312,10 @@ listeners:
       description: Address that the socket is bound to.
       type: str
       sample: 127.0.0.1
+    port:
+      description: Which of the ports.
+      type: int
+      sample: 30000
     pid:
       description: Process that holds the socket, null if it cannot be seen (run with privileges).
       type: int
@@ -380,11 +386,11 @@ def find_owner(proc_path, inode):
     return None
 
 
-def read_listeners(proc_path, port):
-    """Sockets that listen on a port, with process and unit."""
+def read_listeners(proc_path, ports):
+    """Sockets that listen on one of the ports, with process and unit."""
     listeners = []
-    for name in ("tcp", "tcp6"):
-        listeners += proc_text.parse_listeners(host_tree.read_text(proc_path, "net", name) or "", port)
+    for name in ("tcp", "tcp6") if ports else ():
+        listeners += proc_text.parse_listeners(host_tree.read_text(proc_path, "net", name) or "", ports)
     for listener in listeners:
         listener["pid"] = find_owner(proc_path, listener.pop("inode"))
         text = host_tree.read_text(proc_path, str(listener["pid"]), "cgroup") if listener["pid"] else None
@@ -396,7 +402,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "paths": {"type": "list", "elements": "str", "default": []},
-            "port": {"type": "int"},
+            "ports": {"type": "list", "elements": "int", "default": []},
             "python_executable": {"type": "str"},
             "proc_path": {"type": "path", "default": "/proc"},
             "sys_path": {"type": "path", "default": "/sys"},
@@ -408,7 +414,6 @@ def main():
         if not os.path.isabs(path):
             module.fail_json(msg=f"paths has {path!r}, which is not absolute. Give a path from the root on.")
     proc_path, sys_path, root_path = (module.params[name] for name in ("proc_path", "sys_path", "root_path"))
-    port = module.params["port"]
     module.exit_json(
         changed=False,
         init=(host_tree.read_text(proc_path, "1", "comm") or "").strip() or None,
@@ -427,7 +432,7 @@ def main():
         journal=host_tree.read_journal(root_path),
         restart_pending=host_tree.restart_pending(root_path),
         paths=[read_path(path) for path in module.params["paths"]],
-        listeners=[] if port is None else read_listeners(proc_path, port),
+        listeners=read_listeners(proc_path, module.params["ports"]),
     )
 
 

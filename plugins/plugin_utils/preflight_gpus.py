@@ -266,14 +266,14 @@ def _health(look):
 
 @rule("gpu_processes", ERROR, "main gpus")
 def _processes(look):
-    units = [look.settings["unit"], *look.settings["gpu_allowed_units"]]
+    units = [service["unit"] for service in look.settings["services"]] + look.settings["gpu_allowed_units"]
     strangers = [row for row in look.gpus["processes"] if row["unit"] not in units] if _answering(look) else []
     if not strangers:
         return None
     return Finding(
         f"{listed(row['name'] for row in strangers)} (process {listed(row['pid'] for row in strangers)}) on GPU "
         f"{listed('unknown' if row['gpu_index'] is None else row['gpu_index'] for row in strangers)}",
-        f"GPUs that only {', '.join(units)} uses",
+        f"GPUs that only {', '.join(units)} {'uses' if len(units) == 1 else 'use'}",
         "Stop the processes, or add their unit to preflight_gpu_allowed_units.",
     )
 

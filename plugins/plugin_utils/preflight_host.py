@@ -304,13 +304,14 @@ def _disk_noexec(look):
 
 @rule("port")
 def _port(look):
-    unit = look.settings["unit"]
-    strangers = [row for row in look.host["listeners"] if row["unit"] != unit]
+    owners = {int(service["port"]): service["unit"] for service in look.settings["services"]}
+    strangers = [row for row in look.host["listeners"] if row["unit"] != owners.get(row["port"])]
     if not strangers:
         return None
     units = listed(row["unit"] or "a process without a unit" for row in strangers)
+    ports = listed(sorted({row["port"] for row in strangers}))
     return Finding(
-        f"port {look.settings['port']} held by {units} (process {listed(row['pid'] or '?' for row in strangers)})",
-        f"a free port, or one that {unit} holds",
+        f"port {ports} held by {units} (process {listed(row['pid'] or '?' for row in strangers)})",
+        f"a free port, or one that {listed(owners[row['port']] for row in strangers)} holds",
         "Stop that process, or choose another serve_port.",
     )

@@ -30,14 +30,15 @@ def test_memory_is_in_bytes_and_counters_are_not_scaled():
 
 
 def test_only_listening_sockets_of_the_port_count():
-    assert proc_text.parse_listeners(TCP, 30000) == [{"address": "127.0.0.1", "inode": "4711"}]
-    assert proc_text.parse_listeners(TCP, 22) == [{"address": "0.0.0.0", "inode": "4712"}]
-    assert proc_text.parse_listeners(TCP, 30001) == []
-    assert proc_text.parse_listeners("", 22) == []
+    assert proc_text.parse_listeners(TCP, [30000]) == [{"address": "127.0.0.1", "port": 30000, "inode": "4711"}]
+    assert proc_text.parse_listeners(TCP, [22]) == [{"address": "0.0.0.0", "port": 22, "inode": "4712"}]
+    assert [row["inode"] for row in proc_text.parse_listeners(TCP, [30000, 22])] == ["4711", "4712"]
+    assert proc_text.parse_listeners(TCP, [30001]) == []
+    assert proc_text.parse_listeners("", [22]) == []
 
 
 def test_listeners_of_version_6():
-    assert [row["address"] for row in proc_text.parse_listeners(TCP6, 30000)] == ["::", "::1"]
+    assert [row["address"] for row in proc_text.parse_listeners(TCP6, [30000])] == ["::", "::1"]
 
 
 @pytest.mark.parametrize(

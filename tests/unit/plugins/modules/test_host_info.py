@@ -24,7 +24,7 @@ class FakeModule:
 
     def __init__(self, **params):
         roots = {"proc_path": "/proc", "sys_path": "/sys", "root_path": "/"}
-        self.params = {"paths": [], "port": None, "python_executable": None, **roots, **params}
+        self.params = {"paths": [], "ports": [], "python_executable": None, **roots, **params}
         self.result = None
         self.spec = None
 
@@ -85,9 +85,9 @@ def test_a_relative_path_is_refused(monkeypatch):
 def test_the_owner_of_a_port_is_found(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        (listener,) = run(monkeypatch, port=port)["listeners"]
-    assert (listener["address"], listener["pid"]) == ("127.0.0.1", os.getpid())
-    assert run(monkeypatch, port=port)["listeners"] == []
+        (listener,) = run(monkeypatch, ports=[port])["listeners"]
+    assert (listener["address"], listener["port"], listener["pid"]) == ("127.0.0.1", port, os.getpid())
+    assert run(monkeypatch, ports=[port])["listeners"] == []
 
 
 def tree(root, **texts):

@@ -140,9 +140,8 @@ def role_settings():
         "release_dir": "/opt/sglang/releases",
         "memlock_limit": "infinity",
         "open_files_limit": 1048576,
-        "unit": UNIT,
+        "services": [{"unit": UNIT, "port": 30000}, {"unit": "sglang-b.service", "port": "30001"}],
         "unit_directives": {},
-        "port": 30000,
         "journal_required": True,
         "peer_access_required": True,
         "driver_install_enabled": True,
@@ -257,8 +256,17 @@ CASES = [
     *row("disk_read_only", host={"paths.0.write_allowed": False}, seen="/srv/models"),
     *row("disk_noexec", host={"paths.2.exec_allowed": False}, seen="/opt/sglang/releases"),
     *row("disk_noexec", host={"paths.4.exec_allowed": False}, seen="/var/cache/sglang"),
-    *row("port", host={"listeners": [{"address": "::", "pid": 9, "unit": "x.service"}]}, seen="held by x.service"),
-    *row("port", host={"listeners": [{"address": "::", "pid": None, "unit": None}]}, seen="without a unit"),
+    *row(
+        "port",
+        host={"listeners": [{"address": "::", "port": 30000, "pid": 9, "unit": "x.service"}]},
+        seen="held by x.service",
+    ),
+    *row(
+        "port", host={"listeners": [{"address": "::", "port": 30001, "pid": 9, "unit": UNIT}]}, seen="port 30001 held"
+    ),
+    *row(
+        "port", host={"listeners": [{"address": "::", "port": 30000, "pid": None, "unit": None}]}, seen="without a unit"
+    ),
     *row("clock", "warning", host={"clock.synchronized": False}),
     *row("journal_storage", host={"journal.storage": "none"}),
     *row("journal_storage", "warning", host={"journal.storage": "none"}, settings={"journal_required": "false"}),
@@ -427,7 +435,7 @@ def test_faults_that_belong_together(entry, changes, wanted):
         ("main", {"gpus": {"pci_gpus": GPUS["pci_gpus"][:1]}, "settings": {"gpu_count": 1}}),
         ("main", {"host": {"paths.0.free": 10 * GB, "paths.1.used": 640 * GB}}),
         ("main", {"host": {"paths.0.exec_allowed": False}}),
-        ("main", {"host": {"listeners": [{"address": "127.0.0.1", "pid": 9, "unit": UNIT}]}}),
+        ("main", {"host": {"listeners": [{"address": "127.0.0.1", "port": 30000, "pid": 9, "unit": UNIT}]}}),
         ("main", {"host": {"journal.rate_limit_burst": 5, "journal.max_level": 6}}),
         ("main", {"settings": {"unit_directives": {"Service": {"LogRateLimitIntervalSec": "30s"}}}}),
         (
@@ -462,6 +470,8 @@ def test_faults_that_belong_together(entry, changes, wanted):
         ("main", {"settings": {"release": "main"}}),
         ("gpus", {"gpus": gpu(name="Nvidia rtx pro 6000 blackwell max-q")}),
         ("gpus", {"gpus": gpu(name=None), "settings": {"gpu_name": ""}}),
+        ("main", {"host": {"listeners": [{"address": "::1", "port": 30001, "pid": 9, "unit": "sglang-b.service"}]}}),
+        ("gpus", {"gpus": {"processes": [{**PROCESS, "unit": "sglang-b.service"}]}}),
         ("gpus", {"gpus": {"processes": [{**PROCESS, "unit": UNIT}], **gpu(memory_used_mib=90000)}}),
         ("gpus", {"gpus": {"processes": [PROCESS]}, "settings": {"gpu_allowed_units": ["a.service"]}}),
         ("gpus", {"gpus": gpu(ecc_uncorrected_volatile=5), "settings": {"gpu_max_uncorrected_errors": "5"}}),
