@@ -30,7 +30,7 @@ class Job:
     def __init__(self, settings, client, tell=None, warn=None):
         self.settings = settings
         self.client = client
-        self.places = model_staging.Places(settings["path"])
+        self.places = model_staging.Places(settings["path"], settings["repo"], settings["revision"])
         self.warn = warn or (lambda _text: None)
         self._tell = tell or (lambda _what, _done, _total: None)
         self._lock = None
@@ -92,7 +92,7 @@ class Job:
     def leftovers(self):
         """Folders of earlier runs that nothing needs once the model is complete."""
         places = [self.places.part] + ([] if self.settings["previous_keep"] else [self.places.previous])
-        return [path for path in places if os.path.isdir(path)]
+        return [path for path in places if os.path.isdir(path)] + self.places.stale_parts()
 
     def preview(self):
         """What a run would do, without reading weights: ``{"action", "changed", "missing", "bytes"}``.
@@ -148,6 +148,13 @@ class Job:
             if old
             else ""
         )
+        others = self.places.other_parts()
+        if others:
+            size = sum(disk_usage.occupied(path) for path in others)
+            told += (
+                f" Downloads of other revisions that have not ended hold {size / 1e9:.3f} GB: remove "
+                f"{', '.join(others)} if nobody wants them."
+            )
         raise JobError(
             f"{len(missing)} files with {need / 1e9:.3f} GB are still to come, but the file system of "
             f"{self.places.parent} has {free / 1e9:.3f} GB free.{told} Free {(need - free) / 1e9:.3f} GB, or set "
@@ -359,6 +366,8 @@ class Job:
             self._write_stamp(stamp, marks, found["kind"])
         if not self.settings["previous_keep"]:
             model_staging.remove(self.places.previous)
+        for path in self.places.stale_parts():
+            model_staging.remove(path)
 
     def _write_stamp(self, path, marks, kind):
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -5,21 +5,28 @@
 
 For ``/srv/models/NAME`` these lie beside it, on the same file system:
 
-* ``.NAME.part``: what is being filled. Files that the old revision has already are hard links to it;
+* ``.NAME.part-KEY``: what is being filled; the key is of repository and revision, so that who goes back to another
+  revision in mid-download, and forth again, loses nothing. Files that the old revision has already are hard links;
 * ``.NAME.previous``: the revision before, where it is to be kept;
 * ``.NAME.lock``: the lock of the one writer (:mod:`model_lock`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import hashlib
 import json
 import os
+import re
 import shutil
 import stat
+import time
 
 PROVED = ".llmfleet-proved.json"
+# What was fetched of a revision that nobody asks for any more goes after this time.
+STALE_DAYS = 7
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 
@@ -27,12 +34,37 @@ RENAME_EXCHANGE = 2
 class Places:
     """Paths that belong to one model folder. A link to the folder stands for the folder."""
 
-    def __init__(self, path):
+    def __init__(self, path, repo="", revision=""):
         self.path = os.path.realpath(path)
-        self.parent, name = os.path.split(self.path)
-        self.part = os.path.join(self.parent, f".{name}.part")
-        self.previous = os.path.join(self.parent, f".{name}.previous")
-        self.lock = os.path.join(self.parent, f".{name}.lock")
+        self.parent, self.name = os.path.split(self.path)
+        key = hashlib.sha256(f"{repo}@{revision}".encode()).hexdigest()[:8]
+        self.part = os.path.join(self.parent, f".{self.name}.part-{key}")
+        self.previous = os.path.join(self.parent, f".{self.name}.previous")
+        self.lock = os.path.join(self.parent, f".{self.name}.lock")
+
+    def other_parts(self):
+        """Folders that are being filled with other revisions, sorted."""
+        pattern = re.compile(re.escape(f".{self.name}.part") + "(-[0-9a-f]{8})?")
+        found = []
+        with contextlib.suppress(OSError):
+            found = [os.path.join(self.parent, name) for name in os.listdir(self.parent) if pattern.fullmatch(name)]
+        return sorted(path for path in found if path != self.part and os.path.isdir(path))
+
+    def stale_parts(self, now=None):
+        """Those of :meth:`other_parts` in which nothing has arrived for ``STALE_DAYS``."""
+        oldest = (time.time() if now is None else now) - STALE_DAYS * 86400
+        return [path for path in self.other_parts() if newest_change(path) < oldest]
+
+
+def newest_change(folder):
+    """Time of the last change of a folder, or of a file in it that was on its way (others may be links to old ones)."""
+    newest = 0.0
+    for base, _folders, names in os.walk(folder):
+        growing = [name for name in names if name == PROVED or name.endswith((".part", ".incomplete"))]
+        for path in [base, *(os.path.join(base, name) for name in growing)]:
+            with contextlib.suppress(OSError):
+                newest = max(newest, os.lstat(path).st_mtime)
+    return newest
 
 
 def is_mount_point(path):

@@ -12,7 +12,8 @@ version_added: 0.1.0
 description:
   - Fetches the files of a model from a hub, from a folder on an HTTP server, or from another host that gives its copy
     away, and compares each with its size and its sum.
-  - The new revision grows beside the folder, as C(.NAME.part). Files that the folder has already become hard links.
+  - The new revision grows beside the folder, as C(.NAME.part-KEY), with a key for each revision. Files that the folder
+    has already become hard links.
     When everything is there and proved, it takes the folder's place in one step. Nothing is deleted before.
   - A run that was interrupted is resumed by the next one, within files too. One run at a time writes to a folder; a
     second one is refused, with the process that holds the lock.

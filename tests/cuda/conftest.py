@@ -130,7 +130,7 @@ def on():
 
     def run(name, command, check=True):
         keys = ["-i", str(STATE / "ssh/id_ed25519"), "-o", f"UserKnownHostsFile={STATE}/ssh/known_hosts"]
-        keys += ["-o", "ControlMaster=auto", "-o", "ControlPersist=60s", "-o", "ControlPath=~/.ssh/llmfleet-%C"]
+        keys += ["-o", "ControlMaster=auto", "-o", "ControlPersist=60s", "-o", f"ControlPath={STATE}/ssh/to-%C"]
         argv = ["ssh", "-q", *keys, f"deploy@{HOSTS[name]['ansible_host']}", "sudo sh -s"]
         done = subprocess.run(argv, input=command, capture_output=True, text=True)
         assert done.returncode == 0 or not check, f"{command}: {done.stdout}{done.stderr}"

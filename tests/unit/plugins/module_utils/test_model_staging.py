@@ -127,7 +127,14 @@ def test_a_note_of_proved_files_that_is_none_counts_for_nothing(tmp_path, text):
 def test_places_of_a_link_are_beside_the_folder_itself(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "model").symlink_to(tmp_path / "disk" / "real")
-    assert subject.Places(str(tmp_path / "model")).part == str(tmp_path / "disk" / ".real.part")
+    assert subject.Places(str(tmp_path / "model")).part.startswith(str(tmp_path / "disk" / ".real.part-"))
+
+
+def test_each_revision_of_each_repository_grows_in_a_folder_of_its_own(tmp_path):
+    origins = [("a", "1"), ("a", "2"), ("b", "1"), ("a", ""), ("", "1")]
+    parts = [subject.Places(str(tmp_path / "m"), *origin).part for origin in origins]
+    assert len(set(parts)) == len(origins)
+    assert parts[0] == subject.Places(str(tmp_path / "m"), *origins[0]).part
 
 
 def test_the_last_words_of_the_hubs_client():

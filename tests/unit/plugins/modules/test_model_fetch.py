@@ -13,6 +13,8 @@ import shutil
 import stat
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -189,9 +191,10 @@ def test_what_cannot_be_fetched_is_named_and_the_next_run_completes_it(run, targ
     for word in words:
         assert word in result["msg"]
     assert not target.exists()
-    assert f"stays in {target.parent}/.model.part, and the next run resumes it" in result["msg"]
+    (part,) = target.parent.glob(".model.part-*")
+    assert f"stays in {part}, and the next run resumes it" in result["msg"]
     faults()
-    first = (target.parent / ".model.part" / shard_name(1)).stat().st_ino
+    first = (part / shard_name(1)).stat().st_ino
     assert run()["failed"] is False
     assert contents(target) == contents(repository)
     assert (target / shard_name(1)).stat().st_ino == first
@@ -348,7 +351,8 @@ def test_a_mount_point_is_refused(run, monkeypatch, target):
 
 
 def test_what_an_interrupted_run_left_is_used(run, target, repository):
-    part = target.parent / ".model.part"
+    revision = server.HubRepository(repository).revision
+    part = Path(model_staging.Places(str(target), "org/tiny", revision).part)
     part.mkdir(parents=True)
     whole = (repository / shard_name(1)).read_bytes()
     (part / shard_name(1)).write_bytes(whole)
@@ -358,6 +362,44 @@ def test_what_an_interrupted_run_left_is_used(run, target, repository):
     result = run()
     assert shard_name(1) not in result["fetched"]
     assert contents(target) == contents(repository)
+
+
+def test_who_goes_back_to_a_revision_and_forth_again_loses_nothing(run, target, repository, faults):
+    old = server.HubRepository(repository).revision
+    run()
+    write_model(repository, changed=(1, 3))
+    new = server.HubRepository(repository).revision
+    faults({"match": "00003", "status": 404})
+    assert run(revision=new, workers=1)["failed"] is True
+    (part,) = target.parent.glob(".model.part-*")
+    fetched = (part / shard_name(1)).stat().st_ino
+    back = run(revision=old)
+    assert (back["failed"], back["changed"]) == (False, False)
+    assert (part / shard_name(1)).stat().st_ino == fetched
+    faults()
+    forth = run(revision=new)
+    assert forth["fetched"] == [shard_name(3)]
+    assert contents(target) == contents(repository)
+    assert beside(target) == ["model"]
+
+
+def test_what_was_fetched_of_a_revision_that_nobody_wants_goes_after_a_week(run, target):
+    run()
+    others = [target.parent / name for name in (".model.part-00000000", ".model.part", ".model.part-of-somebody")]
+    for other in others:
+        (other / "sub").mkdir(parents=True)
+        (other / "sub" / "x.part").write_text("x")
+    assert run()["changed"] is False
+    long_ago = time.time() - (model_staging.STALE_DAYS + 1) * 86400
+    for other in others:
+        for path in (other / "sub" / "x.part", other / "sub", other):
+            os.utime(path, (long_ago, long_ago))
+    # One in which something arrived lately stays.
+    os.utime(others[1] / "sub" / "x.part")
+    result = run()
+    assert (result["changed"], result["removed"]) == (True, [str(others[0])])
+    assert run()["changed"] is False
+    assert [other.exists() for other in others] == [False, True, True]
 
 
 def test_a_link_to_the_folder_stays_a_link(run, target, repository):
