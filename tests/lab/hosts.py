@@ -9,9 +9,14 @@ a host is read from the machine itself (mounts, processes), never from a note ab
 interrupted run or a reboot leaves nothing that the next ``up`` or ``down`` cannot handle.
 
     hosts.py up NAME --suite bookworm --address 10.213.77.11
+    hosts.py stop NAME [NAME ...]
+    hosts.py up NAME --like OTHER --address 10.213.77.12
     hosts.py down NAME [NAME ...]
     hosts.py list
     hosts.py network-down
+
+A host ``--like`` another stands on what that one, which is stopped, has on its disk: that becomes a read-only layer
+which both share, so that nothing is copied and either may change, run or go without the other.
 
 Each command prints one JSON object with ``changed``.
 """
@@ -302,7 +307,19 @@ def _write(path, text, mode=0o644):
     path.chmod(mode)
 
 
-def _furnish(name, address, upper, merged):
+def _forget_identity(merged):
+    """Remove what another host's disk says about that host: its keys, its journal, its seed."""
+    for pattern in (
+        "etc/ssh/ssh_host_*",
+        "var/log/journal/*",
+        "var/lib/systemd/random-seed",
+        "var/lib/dbus/machine-id",
+    ):
+        for path in merged.glob(pattern):
+            run("rm", "-rf", "--one-file-system", path)
+
+
+def _furnish(name, address, merged):
     """Write what makes this host itself: name, address, keys, and the controller's package settings."""
     key = ssh_key()
     etc = merged / "etc"
@@ -330,7 +347,9 @@ def _furnish(name, address, upper, merged):
     local_authorities = sorted(Path("/usr/local/share/ca-certificates").glob("*.crt"))
     for authority in local_authorities:
         _write(merged / "usr/local/share/ca-certificates" / authority.name, authority.read_text())
-    if local_authorities:
+    bundle = etc / "ssl/certs/ca-certificates.crt"
+    known = bundle.read_text() if bundle.exists() else ""
+    if any(authority.read_text().strip() not in known for authority in local_authorities):
         run("chroot", merged, "update-ca-certificates")
     return Path(f"{host_key}.pub").read_text().split()[:2]
 
@@ -390,69 +409,165 @@ def _reachable(address, seconds, init):
     )
 
 
-def up(name, suite, address, init="systemd"):
-    """Make and boot a host, or leave a running one as it is."""
+# -- layers: what a stopped host had on its disk, for hosts that are like it ------------------------
+
+
+def _layers(folder):
+    """Names of the read-only layers that a host stands on, newest first."""
+    noted = folder / "layers.json"
+    return json.loads(noted.read_text()) if noted.exists() else []
+
+
+def _note_layers(folder, layers):
+    part = folder / "layers.json.part"
+    part.write_text(json.dumps(layers))
+    part.rename(folder / "layers.json")
+
+
+def _settle_layers(folder):
+    """Return the layers of a host; finishes what ``_freeze`` had written down and not yet done."""
+    layers = _layers(folder)
+    if layers and not (STATE / "layers" / layers[0]).exists():
+        (folder / "upper").rename(STATE / "layers" / layers[0])
+    for part in ("upper", "work"):
+        (folder / part).mkdir(exist_ok=True)
+    return layers
+
+
+def _freeze(name):
+    """Make a layer of what a stopped host has on its disk; returns its layers, and its facts."""
+    folder = STATE / "hosts" / name
+    if not (folder / "host.json").exists():
+        raise LabError(f"there is no host {name} to be like; make and prepare it first: hosts.py up {name}")
+    if nspawn_pid(name):
+        raise LabError(f"host {name} runs, and its disk changes; stop it first: hosts.py stop {name}")
+    _unmount(folder)
+    layers = _settle_layers(folder)
+    if any((folder / "upper").iterdir()):
+        (STATE / "layers").mkdir(exist_ok=True)
+        # Written down first: whoever comes next finishes it.
+        _note_layers(folder, [f"{name}-{uuid.uuid4().hex[:12]}", *layers])
+        shutil.rmtree(folder / "work")
+        layers = _settle_layers(folder)
+    return layers, json.loads((folder / "host.json").read_text())
+
+
+def _forget_old_layers():
+    """Remove the layers that no host stands on any more."""
+    with lock("layers"):
+        base = STATE / "hosts"
+        used = {layer for folder in (base.iterdir() if base.exists() else []) for layer in _layers(folder)}
+        for layer in (STATE / "layers").glob("*"):
+            if layer.name not in used:
+                run("rm", "-rf", "--one-file-system", layer)
+
+
+def _mount(name, root):
+    """Mount a host's disk, if it is not."""
+    folder = STATE / "hosts" / name
+    if _mounted(folder / "merged"):
+        return
+    lower = [*(STATE / "layers" / layer for layer in _settle_layers(folder)), root]
+    settings = f"lowerdir={':'.join(map(str, lower))},upperdir={folder / 'upper'},workdir={folder / 'work'}"
+    run("mount", "-t", "overlay", f"llmfleet-{name}", "-o", settings, folder / "merged")
+
+
+def _unmount(folder):
+    for _attempt in range(20):
+        if not _mounted(folder / "merged"):
+            return
+        subprocess.run(["umount", "--recursive", folder / "merged"], capture_output=True)
+        time.sleep(0.25)
+    run("umount", "--recursive", "--lazy", folder / "merged")
+
+
+def up(name, suite, address, init="systemd", like=None):
+    """Make and boot a host, blank or like another one, or leave a running one as it is."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,11}", name):
         raise LabError(f"host name {name!r}: use 1 to 12 of a-z, 0-9 and -, as its network interface bears it")
     if ipaddress.ip_address(address) not in NETWORK or ipaddress.ip_address(address) == GATEWAY:
         raise LabError(f"address {address} of {name}: take a free one of {NETWORK}, not {GATEWAY}")
+    if like == name:
+        raise LabError(f"host {name} cannot be like itself; name another one")
     changed = network_up()
-    root = root_of(suite)
     ssh_key()
     with lock(f"host-{name}"):
         folder = STATE / "hosts" / name
-        facts = {"name": name, "suite": suite, "address": address, "root": root.name, "init": init}
         known = folder / "host.json"
-        if known.exists() and json.loads(known.read_text()) != facts:
-            _down(name)
-        upper, work, merged = folder / "upper", folder / "work", folder / "merged"
+        facts = {"name": name, "address": address}
+        if like is None:
+            facts |= {"suite": suite, "root": root_of(suite).name, "init": init}
+        else:
+            facts["like"] = like
+        if known.exists():
+            before = json.loads(known.read_text())
+            if any(before.get(key) != value for key, value in facts.items()) or before.get("like") != like:
+                _down(name)
+            else:
+                facts = before
         if known.exists() and nspawn_pid(name):
-            _reachable(address, 60, init)
+            _reachable(address, 60, facts["init"])
             return changed
         _end_payload(name)
         if not known.exists():  # nothing here, or what an interrupted run left
             _down(name)
-            for path in (upper, work, merged):
-                path.mkdir(parents=True)
-        if not _mounted(merged):
-            run("mount", "-t", "overlay", f"llmfleet-{name}", "-o",
-                f"lowerdir={root},upperdir={upper},workdir={work}", merged)  # fmt: skip
+            (folder / "merged").mkdir(parents=True)
+            if like is not None:
+                # What the layers are is noted before anybody could take them for unused.
+                with lock(f"host-{like}"), lock("layers"):
+                    layers, other = _freeze(like)
+                    _note_layers(folder, layers)
+                facts |= {key: other[key] for key in ("suite", "root", "init")}
+        _mount(name, STATE / "roots" / facts["root"])
         if not known.exists():
-            _remember_host_key(address, _furnish(name, address, upper, merged))
+            if like is not None:
+                _forget_identity(folder / "merged")
+            _remember_host_key(address, _furnish(name, address, folder / "merged"))
             known.write_text(json.dumps(facts))
-        _boot(name, folder, pip_settings()[1], address, init)
-        _reachable(address, 90, init)
+        _boot(name, folder, pip_settings()[1], address, facts["init"])
+        _reachable(address, 90, facts["init"])
     return True
+
+
+def _stop(name, seconds):
+    """Power a host off: in good order, or after so many seconds at once."""
+    pid = nspawn_pid(name)
+    if pid:
+        # SIGTERM makes nspawn send its payload the signal for an orderly power-off.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + seconds
+        while nspawn_pid(name) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        left = nspawn_pid(name)
+        if left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(left, signal.SIGKILL)
+    _end_payload(name)
+    _unmount(STATE / "hosts" / name)
+    return pid is not None
+
+
+def stop(names):
+    """Power hosts off and keep their disks; ``up`` boots them again."""
+    changed = False
+    for name in names:
+        with lock(f"host-{name}"):
+            changed = _stop(name, 60) or changed
+    return changed
 
 
 def _down(name):
     folder = STATE / "hosts" / name
     if not folder.exists():
         return False
-    pid = nspawn_pid(name)
-    if pid:
-        # SIGTERM makes nspawn send its payload the signal for an orderly power-off.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 20
-        while nspawn_pid(name) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        pid = nspawn_pid(name)
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    _end_payload(name)
+    _stop(name, 20)
     facts = folder / "host.json"
     if facts.exists():
         _remember_host_key(json.loads(facts.read_text())["address"], None)
-    for _attempt in range(20):
-        if not _mounted(folder / "merged"):
-            break
-        subprocess.run(["umount", "--recursive", folder / "merged"], capture_output=True)
-        time.sleep(0.25)
-    else:
-        run("umount", "--recursive", "--lazy", folder / "merged")
+        facts.unlink()
     shutil.rmtree(folder)
+    _forget_old_layers()
     return True
 
 
@@ -471,19 +586,26 @@ def main(argv=None):
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("up")
     add.add_argument("name")
-    add.add_argument("--suite", default="bookworm")
+    add.add_argument("--suite")
     add.add_argument("--address", required=True)
-    add.add_argument("--init", choices=["systemd", "sshd"], default="systemd")
+    add.add_argument("--init", choices=["systemd", "sshd"])
+    add.add_argument("--like", metavar="OTHER", help="stand on the disk of this host, which is prepared and stopped")
+    commands.add_parser("stop").add_argument("names", nargs="+")
     commands.add_parser("down").add_argument("names", nargs="+")
     commands.add_parser("list")
     commands.add_parser("network-up")
     commands.add_parser("network-down")
     args = parser.parse_args(argv)
+    if args.command == "up" and args.like and (args.suite or args.init):
+        parser.error(f"suite and init are those of {args.like}: leave them out with --like")
     if os.geteuid() != 0:
         parser.error("the lab boots machines: run it as root")
     try:
         if args.command == "up":
-            result = {"changed": up(args.name, args.suite, args.address, args.init)}
+            suite, init = args.suite or "bookworm", args.init or "systemd"
+            result = {"changed": up(args.name, suite, args.address, init, args.like)}
+        elif args.command == "stop":
+            result = {"changed": stop(args.names)}
         elif args.command == "down":
             result = {"changed": down(args.names)}
         elif args.command == "network-up":
