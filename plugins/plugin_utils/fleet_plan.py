@@ -1,0 +1,236 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a rollout, from what hosts and routers said: who changes from what to what, and in which batch."""
+
+from __future__ import annotations
+
+from . import fleet_batches
+from .fleet_report import table
+
+# How the reason of a worker begins that a rollout took out of the routers; every other reason is a person's.
+OWN_REASON = "rollout"
+VERIFIED = "verified"
+
+
+def by_rollout(worker):
+    """Tell whether a worker was taken out of its router by a rollout."""
+    return worker.get("state") == "drained" and str(worker.get("reason") or "").startswith(OWN_REASON)
+
+
+def by_person(worker):
+    """Tell whether a worker was taken out of its router by anybody else."""
+    return worker.get("state") == "drained" and not by_rollout(worker)
+
+
+def verified_ids(service):
+    """Return the ids of a service's verified configurations, the newest first."""
+    found = []
+    for entry in reversed((service.get("state") or {}).get("verified") or []):
+        if entry["id"] not in found:
+            found.append(entry["id"])
+    return found
+
+
+def release_of(identity, service):
+    """Return the release of a kept configuration, or that which its id begins with."""
+    record = ((service.get("records") or {}).get(identity)) or {}
+    return record.get("release") or identity.rsplit("-", 1)[0].split("-")[0]
+
+
+def matches(identity, wanted, service):
+    """Tell whether a configuration is the one that an operator named by its id, its folder or its release."""
+    release = str(release_of(identity, service))
+    return wanted in (identity, identity.rsplit("-", 1)[0], release, release.split("+")[0])
+
+
+def target_of(service, wanted):
+    """Return (id or None, why there is none) of the configuration that a service shall have.
+
+    wanted: "" for the staged one, "verified" for the newest verified one that is not active, else an id or a release.
+    """
+    if not wanted:
+        return service.get("staged"), "nothing was staged for it"
+    active = (service.get("state") or {}).get("active")
+    known = verified_ids(service)
+    if wanted == VERIFIED:
+        left = [identity for identity in known if identity != active]
+        return (left[0], "") if left else (None, "it has no verified configuration besides the one that is active")
+    found = [identity for identity in known if matches(identity, wanted, service)]
+    if found:
+        return (active if active in found else found[0]), ""
+    told = ", ".join(known) or "none"
+    return None, f'no verified configuration of it is called "{wanted}"; it has {told}'
+
+
+def before_of(service, target):
+    """Return the configuration to go back to, or None: where a rollout began, or the newest verified one."""
+    state = service.get("state") or {}
+    known = verified_ids(service)
+    begun = state.get("rollout") or {}
+    if begun.get("from") and begun["from"] != target:
+        return begun["from"]
+    if state.get("active") == target and not begun:
+        return None
+    left = [identity for identity in known if identity != target]
+    if state.get("active") in left:
+        return state["active"]
+    return left[0] if left else None
+
+
+def proved(service, target):
+    """Tell whether the service runs the target, and was verified since it started."""
+    state = service.get("state") or {}
+    newest = (state.get("verified") or [{}])[-1]
+    return (
+        state.get("active") == target
+        and service.get("active_state") == "active"
+        and newest.get("id") == target
+        and newest.get("invocation_id") == service.get("invocation_id")
+        and not state.get("rollout")
+        and not state.get("pending")
+    )
+
+
+class Host:
+    """One host of the fleet, as it was before the rollout."""
+
+    def __init__(self, look, workers, wanted, change):
+        self.name, self.unit = look["host"], str(look.get("unit") or look["host"])
+        self.services = look.get("services") or []
+        self.workers = [worker for worker in workers if worker.get("host") == self.name]
+        self.person = next((worker for worker in self.workers if by_person(worker)), None)
+        begun = any((service.get("state") or {}).get("rollout") for service in self.services)
+        self.unfinished = bool(begun or any(by_rollout(worker) for worker in self.workers))
+        self.moves, self.missing = {}, []
+        for service in self.services:
+            active = (service.get("state") or {}).get("active")
+            target, why = (active, "it has no active configuration") if change else target_of(service, wanted)
+            if target is None:
+                self.missing.append((service["name"], why))
+            back = None if change else before_of(service, target)
+            self.moves[service["name"]] = {"from": active, "to": target, "back": back}
+        self.proved = not change and all(
+            proved(service, self.moves[service["name"]]["to"]) for service in self.services
+        )
+
+    def serves(self, routers):
+        """Tell whether requests reach this host now."""
+        if routers:
+            return any(worker.get("state") == "serving" for worker in self.workers)
+        return any(service.get("active_state") == "active" for service in self.services)
+
+    def lines(self):
+        """Return [service, from, to] for each of its services."""
+        return [[name, move["from"] or "nothing", move["to"]] for name, move in self.moves.items()]
+
+
+def drained_sentence(host, worker):
+    """Say who took a host out of its routers, and why."""
+    return (
+        f"{host} is drained by {worker.get('by') or 'nobody named'} since {worker.get('since') or 'an unknown time'}"
+        f" ({worker.get('reason') or 'no reason given'})"
+    )
+
+
+def floor_sentence(setting, minimum, serving, hosts):
+    """Say that a batch would leave too few hosts serving."""
+    return (
+        f"rollout_serving_minimum is {setting}, which is {minimum} here: {serving} serve now, so {', '.join(hosts)}"
+        " cannot be taken out; bring other hosts back first, add hosts, or lower it."
+    )
+
+
+def plan(fleet):
+    """Return the plan of a fleet: batches, moves, skipped hosts, refusals and text.
+
+    fleet: looks (list of {host, unit, services}), workers, routers, sizes, canary, minimum, wanted, change,
+    drained_included. A service is what module service_config says of it, with name and staged.
+    """
+    workers, routers = fleet.get("workers") or [], fleet.get("routers") or []
+    change, wanted = bool(fleet.get("change")), str(fleet.get("wanted") or "")
+    hosts = [Host(look, workers, wanted, change) for look in fleet["looks"]]
+    kept_out = [] if fleet.get("drained_included") else [host for host in hosts if host.person]
+    done = [
+        host
+        for host in hosts
+        if host not in kept_out and host.proved and not host.unfinished and (not routers or host.serves(routers))
+    ]
+    left = [host for host in hosts if host not in kept_out and host not in done]
+    refused = [
+        f"{host.name}: service {name} has nothing to go to: {why}." for host in left for name, why in host.missing
+    ]
+    serving = {host.unit for host in hosts if host.serves(routers)}
+    own = {host.name for host in hosts}
+    serving |= {worker["host"] for worker in workers if worker.get("state") == "serving" and worker["host"] not in own}
+    size = len({host.unit for host in hosts} | {worker["host"] for worker in workers if worker["host"] not in own})
+    minimum = fleet_batches.amount(fleet["minimum"], size)
+    batches, forbidden = fleet_batches.make(
+        [(host.name, host.unit) for host in left],
+        fleet["sizes"],
+        canary=fleet.get("canary") or [],
+        unfinished=[host.name for host in left if host.unfinished],
+        serving=serving,
+        minimum=minimum,
+    )
+    if forbidden:
+        refused.append(floor_sentence(fleet["minimum"], minimum, len(serving), forbidden))
+    for number, batch in enumerate(batches, start=1):
+        batch["number"] = number
+    return {
+        "batches": batches,
+        "moves": {host.name: host.moves for host in left},
+        "units": {host.name: host.unit for host in hosts},
+        "skipped": [host.name for host in done],
+        "drained": {host.name: drained_sentence(host.name, host.person) for host in hosts if host.person},
+        "left_out": [host.name for host in kept_out],
+        "unfinished": [host.name for host in left if host.unfinished],
+        "minimum": minimum,
+        "refused": refused,
+        "lines": _lines(batches, {host.name: host for host in hosts}, done, kept_out, len(serving), minimum),
+    }
+
+
+def _lines(batches, hosts, done, kept_out, serving, minimum):
+    rows = [["batch", "host", "service", "from", "to", "note"]]
+    for batch in batches:
+        for name in batch["hosts"]:
+            host = hosts[name]
+            note = [batch["title"]] if batch["title"] else []
+            note += ["stays drained"] if host.person else []
+            for line in host.lines():
+                rows.append([str(batch["number"]), name, *line, ", ".join(note)])
+    for host in done:
+        rows += [["-", host.name, name, now, "", "there already and verified"] for name, now, _to in host.lines()]
+    for host in kept_out:
+        rows.append(["-", host.name, "", "", "", drained_sentence(host.name, host.person) + ": left alone"])
+    counted = f"{serving} serve now, and {minimum} or more do all the time."
+    return [*table([[str(cell) for cell in row] for row in rows]), counted]
+
+
+def capacity(question):
+    """Tell whether a batch may be taken out now: {"allowed", "serving", "message"}.
+
+    question: workers, routers, batch (host names), units ({host: unit}), minimum, setting.
+    """
+    routers, units = question.get("routers") or [], question.get("units") or {}
+    if not routers:
+        return {"allowed": True, "serving": None, "message": ""}
+    batch = {units.get(name, name) for name in question["batch"]}
+    lowest = None
+    for router in routers:
+        serving = {
+            units.get(worker["host"], worker["host"])
+            for worker in question["workers"]
+            if worker.get("router") == router and worker.get("state") == "serving" and worker.get("healthy", True)
+        }
+        if lowest is None or len(serving) < len(lowest):
+            lowest = serving
+    taken = lowest & batch
+    allowed = not taken or len(lowest) - len(taken) >= question["minimum"]
+    message = (
+        ""
+        if allowed
+        else floor_sentence(question["setting"], question["minimum"], len(lowest), sorted(question["batch"]))
+    )
+    return {"allowed": allowed, "serving": len(lowest), "message": message}
