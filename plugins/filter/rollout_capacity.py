@@ -19,8 +19,8 @@ description:
 options:
   _input:
     description:
-      - V(workers), V(routers), V(batch) with names of hosts, V(units), V(minimum), and V(setting), the variable as it
-        was written.
+      - V(asked), what M(llmfleet.sglang.router_worker) returned in a loop over routers, V(routers), V(batch) with names
+        of hosts, V(units), V(minimum), and V(setting), the variable as it was written.
     type: dict
     required: true
 """
@@ -28,8 +28,8 @@ options:
 EXAMPLES = r"""
 - name: Stop where too few would go on serving
   vars:
-    answer: "{{ {'workers': workers, 'routers': ['lb1'], 'batch': ['ash'], 'units': {}, 'minimum': 2, 'setting': '50%'}
-                | llmfleet.sglang.rollout_capacity }}"
+    question: {asked: "{{ asked.results }}", routers: [lb1], batch: [ash], units: {}, minimum: 2, setting: "50%"}
+    answer: "{{ question | llmfleet.sglang.rollout_capacity }}"
   ansible.builtin.assert:
     that: answer.allowed
     fail_msg: "{{ answer.message }}"

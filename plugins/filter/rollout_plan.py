@@ -23,9 +23,9 @@ description:
 options:
   _input:
     description:
-      - V(looks), a list of mappings with V(host), V(unit) and V(services). A service is what
-        M(llmfleet.sglang.service_config) returned, with V(name) and V(staged), the id of its staged configuration.
-      - V(workers), what the routers know, and V(routers), their names.
+      - V(looks), a list of mappings with V(host), V(unit), V(services), what M(llmfleet.sglang.service_config) returned
+        in a loop over names of services, and V(staged), the ID of the staged configuration of each.
+      - V(asked), what M(llmfleet.sglang.router_worker) returned in a loop over routers, and V(routers), their names.
       - V(sizes), V(canary), V(minimum), V(drained_included), V(change) for a change of the host alone, and V(wanted),
         which is empty for the staged configuration, V(verified), an id, or a release.
     type: dict
@@ -35,7 +35,7 @@ options:
 EXAMPLES = r"""
 - name: Plan the rollout
   ansible.builtin.set_fact:
-    plan: "{{ {'looks': looks, 'workers': [], 'routers': [], 'sizes': [1, '25%', '100%'], 'minimum': '50%'}
+    plan: "{{ {'looks': looks, 'asked': [], 'routers': [], 'sizes': [1, '25%', '100%'], 'minimum': '50%'}
               | llmfleet.sglang.rollout_plan }}"
 """
 

@@ -20,8 +20,7 @@ description:
 options:
   _input:
     description:
-      - V(order), V(hosts), V(batch_of), V(started), V(lost), V(skipped), V(left_out), V(drained), V(workers) and
-        V(stopped), as role rollout keeps them.
+      - V(order), V(hosts), V(plan), V(lost), V(asked) and V(stopped), as role rollout keeps them.
     type: dict
     required: true
 """

@@ -7,41 +7,25 @@ from __future__ import annotations
 
 from . import fleet_batches
 from .fleet_report import table
+from .fleet_workers import by_person, by_rollout, workers_of
 
-# How the reason of a worker begins that a rollout took out of the routers; every other reason is a person's.
-OWN_REASON = "rollout"
 VERIFIED = "verified"
 
 
-def by_rollout(worker):
-    """Tell whether a worker was taken out of its router by a rollout."""
-    return worker.get("state") == "drained" and str(worker.get("reason") or "").startswith(OWN_REASON)
-
-
-def by_person(worker):
-    """Tell whether a worker was taken out of its router by anybody else."""
-    return worker.get("state") == "drained" and not by_rollout(worker)
-
-
 def verified_ids(service):
-    """Return the ids of a service's verified configurations, the newest first."""
-    found = []
+    """Return the ids of a service's verified configurations that the host still keeps, the newest first."""
+    found, kept = [], service.get("configurations")
     for entry in reversed((service.get("state") or {}).get("verified") or []):
-        if entry["id"] not in found:
+        if entry["id"] not in found and (kept is None or entry["id"] in kept):
             found.append(entry["id"])
     return found
 
 
-def release_of(identity, service):
-    """Return the release of a kept configuration, or that which its id begins with."""
-    record = ((service.get("records") or {}).get(identity)) or {}
-    return record.get("release") or identity.rsplit("-", 1)[0].split("-")[0]
-
-
-def matches(identity, wanted, service):
+def matches(identity, wanted):
     """Tell whether a configuration is the one that an operator named by its id, its folder or its release."""
-    release = str(release_of(identity, service))
-    return wanted in (identity, identity.rsplit("-", 1)[0], release, release.split("+")[0])
+    folder = identity.rsplit("-", 1)[0]
+    release = folder.split("-")[0]
+    return wanted in (identity, folder, release, release.split("+")[0])
 
 
 def target_of(service, wanted):
@@ -56,7 +40,7 @@ def target_of(service, wanted):
     if wanted == VERIFIED:
         left = [identity for identity in known if identity != active]
         return (left[0], "") if left else (None, "it has no verified configuration besides the one that is active")
-    found = [identity for identity in known if matches(identity, wanted, service)]
+    found = [identity for identity in known if matches(identity, wanted)]
     if found:
         return (active if active in found else found[0]), ""
     told = ", ".join(known) or "none"
@@ -97,7 +81,10 @@ class Host:
 
     def __init__(self, look, workers, wanted, change):
         self.name, self.unit = look["host"], str(look.get("unit") or look["host"])
-        self.services = look.get("services") or []
+        staged = look.get("staged") or {}
+        self.services = [
+            {**service, "name": service["item"], "staged": staged.get(service["item"])} for service in look["services"]
+        ]
         self.workers = [worker for worker in workers if worker.get("host") == self.name]
         self.person = next((worker for worker in self.workers if by_person(worker)), None)
         begun = any((service.get("state") or {}).get("rollout") for service in self.services)
@@ -144,10 +131,11 @@ def floor_sentence(setting, minimum, serving, hosts):
 def plan(fleet):
     """Return the plan of a fleet: batches, moves, skipped hosts, refusals and text.
 
-    fleet: looks (list of {host, unit, services}), workers, routers, sizes, canary, minimum, wanted, change,
-    drained_included. A service is what module service_config says of it, with name and staged.
+    fleet: looks (list of {host, unit, services, staged}), asked, routers, sizes, canary, minimum, wanted, change,
+    drained_included. A service is what module service_config says of it in a loop over names.
     """
-    workers, routers = fleet.get("workers") or [], fleet.get("routers") or []
+    routers = fleet.get("routers") or []
+    workers, silent = workers_of(fleet.get("asked") or [])
     change, wanted = bool(fleet.get("change")), str(fleet.get("wanted") or "")
     hosts = [Host(look, workers, wanted, change) for look in fleet["looks"]]
     kept_out = [] if fleet.get("drained_included") else [host for host in hosts if host.person]
@@ -157,7 +145,8 @@ def plan(fleet):
         if host not in kept_out and host.proved and not host.unfinished and (not routers or host.serves(routers))
     ]
     left = [host for host in hosts if host not in kept_out and host not in done]
-    refused = [
+    refused = [f"{sentence}." for sentence in silent]
+    refused += [
         f"{host.name}: service {name} has nothing to go to: {why}." for host in left for name, why in host.missing
     ]
     serving = {host.unit for host in hosts if host.serves(routers)}
@@ -201,9 +190,9 @@ def _lines(batches, hosts, done, kept_out, serving, minimum):
             for line in host.lines():
                 rows.append([str(batch["number"]), name, *line, ", ".join(note)])
     for host in done:
-        rows += [["-", host.name, name, now, "", "there already and verified"] for name, now, _to in host.lines()]
+        rows += [["none", host.name, name, now, "", "there already and verified"] for name, now, _to in host.lines()]
     for host in kept_out:
-        rows.append(["-", host.name, "", "", "", drained_sentence(host.name, host.person) + ": left alone"])
+        rows.append(["none", host.name, "", "", "", drained_sentence(host.name, host.person) + ": left alone"])
     counted = f"{serving} serve now, and {minimum} or more do all the time."
     return [*table([[str(cell) for cell in row] for row in rows]), counted]
 
@@ -211,18 +200,21 @@ def _lines(batches, hosts, done, kept_out, serving, minimum):
 def capacity(question):
     """Tell whether a batch may be taken out now: {"allowed", "serving", "message"}.
 
-    question: workers, routers, batch (host names), units ({host: unit}), minimum, setting.
+    question: asked, routers, batch (host names), units ({host: unit}), minimum, setting.
     """
     routers, units = question.get("routers") or [], question.get("units") or {}
     if not routers:
         return {"allowed": True, "serving": None, "message": ""}
     batch = {units.get(name, name) for name in question["batch"]}
+    workers, silent = workers_of(question.get("asked") or [])
+    if silent:
+        return {"allowed": False, "serving": None, "message": f"{'; '.join(silent)}."}
     lowest = None
     for router in routers:
         serving = {
             units.get(worker["host"], worker["host"])
-            for worker in question["workers"]
-            if worker.get("router") == router and worker.get("state") == "serving" and worker.get("healthy", True)
+            for worker in workers
+            if worker["router"] == router and worker.get("state") == "serving" and worker.get("healthy")
         }
         if lowest is None or len(serving) < len(lowest):
             lowest = serving

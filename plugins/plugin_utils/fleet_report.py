@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import re
+from .fleet_workers import one_line, workers_of
 
 PHASES = {
     "check": "before anything was changed",
@@ -17,6 +17,9 @@ PHASES = {
     "driver": "while the driver changed",
 }
 
+# What role rollout keeps of each host, as facts with the prefix rollout_.
+KEPT = ("phase", "failure", "back", "back_message", "done")
+
 
 def table(rows):
     """Return rows of cells as aligned lines; the first row is the heading."""
@@ -24,24 +27,25 @@ def table(rows):
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 
 
-def one_line(text):
-    """Return a message in one line, without the words that Ansible puts before it."""
-    return re.sub(r"^(?:Task failed: )?(?:(?:Module|Action) failed: )?", "", " ".join(str(text).split()))
+def ended(message):
+    """Return a message as one sentence's end."""
+    text = one_line(message or "no message")
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def failure_sentence(host, failure):
     """Say where a host failed, and with what."""
     phase = PHASES.get(failure.get("phase"), failure.get("phase"))
-    return f"{host} failed {phase}: {one_line(failure.get('message') or 'no message')}"
+    return f"{host} failed {phase}: {ended(failure.get('message'))}"
 
 
-def outcome_of(host, report):
+def outcome_of(host, run, planned):
     """Return (outcome, its sentence or "") of one host: what became of it."""
-    told = report["hosts"].get(host) or {}
-    if host in report["lost"]:
+    told = {name: run["hosts"][host].get(f"rollout_{name}") for name in KEPT}
+    if host in run["lost"]:
         where = PHASES.get(told.get("phase"), "")
         return "unreachable", (
-            f"{host} could not be reached any more{f' ({where})' if where and host in report['started'] else ''}."
+            f"{host} could not be reached any more{f' ({where})' if where else ''}."
             " Nothing puts it back by itself: run the same playbook again once it answers."
         )
     if told.get("back") == "done":
@@ -49,8 +53,7 @@ def outcome_of(host, report):
     if told.get("back") == "failed":
         first = f"{failure_sentence(host, told['failure'])} And " if told.get("failure") else ""
         return "out", (
-            f"{first}{host} could not go back and is left out of the routers:"
-            f" {one_line(told.get('back_message') or 'no message')}"
+            f"{first}{host} could not go back and is left out of the routers: {ended(told.get('back_message'))}"
         )
     if told.get("back") == "none":
         first = (
@@ -61,9 +64,9 @@ def outcome_of(host, report):
         return "failed", failure_sentence(host, told["failure"])
     if told.get("done"):
         return "done", ""
-    if host in report["skipped"]:
+    if host in planned["skipped"]:
         return "there already", ""
-    if host in report["left_out"]:
+    if host in planned["left_out"]:
         return "left alone", ""
     return "untouched", ""
 
@@ -71,22 +74,25 @@ def outcome_of(host, report):
 def report(run):
     """Return {"lines", "problems", "out"} of a rollout.
 
-    run: order (host names), hosts ({host: {failure, back, back_message, done, phase}}), batch_of ({host: number}),
-    started, lost, skipped, left_out, drained ({host: sentence}), workers, stopped (sentence or "").
+    run: order (host names), hosts ({host: its variables, of which those of KEPT count}), plan (what fleet_plan made),
+    lost (host names), asked (what the routers said at the end), stopped (sentence or "").
     """
+    planned = run["plan"]
+    workers, silent = workers_of(run.get("asked") or [])
+    batch_of = {host: batch["number"] for batch in planned["batches"] for host in batch["hosts"]}
     problems = [run["stopped"]] if run.get("stopped") else []
+    problems += [f"{sentence}; which hosts it serves is not known." for sentence in silent]
     rows = [["host", "batch", "outcome", "routers"]]
     out = {}
     for host in run["order"]:
-        outcome, sentence = outcome_of(host, run)
+        outcome, sentence = outcome_of(host, run, planned)
         if sentence:
             problems.append(sentence)
-        states = sorted({worker["state"] for worker in run["workers"] if worker.get("host") == host})
-        drained = [worker for worker in run["workers"] if worker.get("host") == host and worker["state"] == "drained"]
+        own = [worker for worker in workers if worker.get("host") == host]
+        drained = [worker for worker in own if worker["state"] == "drained"]
         if drained:
-            out[host] = drained[0].get("reason") or "no reason given"
-        rows.append([host, str(run["batch_of"].get(host, "-")), outcome, ", ".join(states) or "-"])
-    notes = []
-    for host, reason in out.items():
-        notes.append(run["drained"].get(host) or f"{host} is out of the routers: {reason}")
+            out[host] = f"{host} is out of the routers: {drained[0].get('reason') or 'no reason given'}"
+        states = ", ".join(sorted({worker["state"] for worker in own})) or "unknown to them"
+        rows.append([host, str(batch_of.get(host, "none")), outcome, states])
+    notes = [planned["drained"].get(host) or sentence for host, sentence in out.items()]
     return {"lines": [*table(rows), *notes], "problems": problems, "out": sorted(out)}
