@@ -92,7 +92,9 @@ def report(run):
         drained = [worker for worker in own if worker["state"] == "drained"]
         if drained:
             out[host] = f"{host} is out of the routers: {drained[0].get('reason') or 'no reason given'}"
-        states = ", ".join(sorted({worker["state"] for worker in own})) or "unknown to them"
+        states = ", ".join(sorted({worker["state"] for worker in own})) or (
+            "unknown" if run.get("asked") else "no router"
+        )
         rows.append([host, str(batch_of.get(host, "none")), outcome, states])
     notes = [planned["drained"].get(host) or sentence for host, sentence in out.items()]
     return {"lines": [*table(rows), *notes], "problems": problems, "out": sorted(out)}
