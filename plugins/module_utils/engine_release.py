@@ -103,6 +103,25 @@ def _numbers(version):
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
+# Runs under the release's interpreter, with the wanted version as its argument: one start, and one import of what takes
+# seconds. With another version there is no use in the help.
+CHECK = """
+import importlib.metadata, runpy, sys
+import sglang
+version = importlib.metadata.version("sglang")
+print("llmfleet-release", "%d.%d.%d" % sys.version_info[:3], version, flush=True)
+if version == sys.argv[1]:
+    sys.argv[:] = ["sglang.launch_server", "--help"]
+    runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)
+"""
+
+
+def checked_versions(output):
+    """Versions of Python and of SGLang that ``CHECK`` printed; empty ones where it did not come so far."""
+    found = re.search(r"^llmfleet-release (\S+) (\S+)$", output, re.MULTILINE)
+    return found.groups() if found else ("", "")
+
+
 def version_problem(installed, wanted):
     """Why what was imported is not the release that was asked for; empty when it is."""
     if installed == wanted:

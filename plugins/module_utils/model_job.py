@@ -10,7 +10,7 @@ import shutil
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-from . import disk_usage, model_hub, model_manifest, model_proof, model_staging, safetensors_index
+from . import disk_usage, model_hub, model_manifest, model_proof, model_staging, safetensors_index, stamp_file
 from .model_lock import Lock, LockHeldError
 from .model_transfer import FullDiskError, TransferError, disk_error, url_of
 
@@ -355,7 +355,7 @@ class Job:
         found = self._check(part)
         shutil.rmtree(os.path.join(part, ".cache"), ignore_errors=True)
         model_staging.open_to_all(part)
-        model_staging.sync_file_system(part)
+        stamp_file.sync_file_system(part)
         inside = os.path.relpath(os.path.realpath(stamp), self.places.path)
         within = not inside.startswith("..")
         if within:

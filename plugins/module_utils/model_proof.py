@@ -9,13 +9,13 @@ A stamp is ``{"format": 2, "kind", "repo", "revision", "made": seconds, "files":
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+from . import stamp_file
 
 STAMP_FORMAT = 2
 # Large enough that hashlib, which lets other threads run meanwhile, does nearly all of the work.
@@ -155,21 +155,21 @@ def _judge(folder, name, found, expected, marks, add):
     return sha256, None
 
 
+def _well_formed(stamp):
+    return (
+        stamp["format"] == STAMP_FORMAT
+        and isinstance(stamp["files"], dict)
+        and bool(stamp["files"])
+        and all(
+            isinstance(mark, dict) and isinstance(mark.get("size"), int) and isinstance(mark.get("mtime_ns"), int)
+            for mark in stamp["files"].values()
+        )
+    )
+
+
 def read_stamp(path):
     """Content of a stamp; None when there is none, or none that this version understands."""
-    try:
-        with open(path, "rb") as stream:
-            stamp = json.loads(stream.read().decode("utf-8"))
-        files = stamp["files"]
-        if stamp["format"] != STAMP_FORMAT or not isinstance(files, dict):
-            return None
-        well_formed = all(
-            isinstance(mark, dict) and isinstance(mark.get("size"), int) and isinstance(mark.get("mtime_ns"), int)
-            for mark in files.values()
-        )
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return stamp if well_formed and files else None
+    return stamp_file.read_stamp(path, _well_formed)
 
 
 def write_stamp(path, marks, kind, repo, revision, now=None):
@@ -182,16 +182,4 @@ def write_stamp(path, marks, kind, repo, revision, now=None):
         "made": int(time.time() if now is None else now),
         "files": marks,
     }
-    partial = f"{path}.{os.getpid()}"
-    try:
-        with open(partial, "w", encoding="utf-8") as stream:
-            json.dump(content, stream, indent=1, sort_keys=True)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
+    stamp_file.write_stamp(path, content)

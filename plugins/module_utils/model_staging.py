@@ -171,16 +171,6 @@ def write_proved(folder, marks):
     os.replace(path + ".new", path)
 
 
-def sync_file_system(path):
-    """Returns when everything that was written to the file system of ``path`` is on its disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if _libc("syncfs", descriptor) != 0:
-            os.sync()
-    finally:
-        os.close(descriptor)
-
-
 def _libc(name, *arguments):
     try:
         function = getattr(ctypes.CDLL(None, use_errno=True), name)

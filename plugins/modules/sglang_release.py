@@ -199,20 +199,19 @@ phase:
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import bound_process, engine_release
+from ..module_utils import bound_process, engine_release, stamp_file
 
 PROBE = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-IMPORT = "import importlib.metadata, sglang; print(importlib.metadata.version('sglang'))"
 STAMP = "complete.json"
 
 
@@ -226,12 +225,7 @@ class Interrupted(BaseException):
 
 def read_stamp(path):
     """Content of a release's stamp; None without one."""
-    try:
-        with open(os.path.join(path, STAMP), encoding="utf-8") as stream:
-            stamp = json.load(stream)
-    except (OSError, ValueError):
-        return None
-    return stamp if isinstance(stamp, dict) else None
+    return stamp_file.read_stamp(os.path.join(path, STAMP))
 
 
 def write_file(path, text):
@@ -494,6 +488,15 @@ class Release:
             text = "".join(f"{line}\n" for line in self.params[name])
             write_file(os.path.join(self.path, f"{name.replace('_', '-')}.txt"), text)
 
+    def check(self):
+        """Import the release and have it print its help, in one start; returns the versions of Python and SGLang."""
+        output = self.run([self.python, "-c", engine_release.CHECK, self.params["version"]])
+        python, version = engine_release.checked_versions(output)
+        problem = engine_release.version_problem(version, self.params["version"])
+        if problem:
+            raise Failure(problem)
+        return python, version
+
     def build(self):
         """Build, check and stamp the release."""
         with self.step("prepare"):
@@ -518,21 +521,20 @@ class Release:
             # uv leaves it writable for everybody.
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(os.path.join(self.path, "venv", ".lock"), 0o644)
-            installed = self.run([uv, "pip", "freeze", "--python", self.python], settings)
-            write_file(os.path.join(self.path, "installed.txt"), engine_release.redact(installed))
-        with self.step("check"):
-            version = (self.run([self.python, "-c", IMPORT]).split() or [""])[-1]
-            problem = engine_release.version_problem(version, self.params["version"])
-            if problem:
-                raise Failure(problem)
-            self.run([self.python, "-m", "sglang.launch_server", "--help"])
-        with self.step("stamp"):
-            os.sync()
-            stamp = {"name": self.name, "version": version, "python": self.interpreter(self.python)["version"]}
-            if self.params["lock"]:
-                with open(os.path.join(self.path, "lock.txt"), "rb") as stream:
-                    stamp["lock_sha256"] = hashlib.sha256(stream.read()).hexdigest()
-            write_file(os.path.join(self.path, STAMP), json.dumps(stamp, indent=2, sort_keys=True) + "\n")
+        # Beside the check, which only reads. This file system alone: weights may be on their way to another one.
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            synced = beside.submit(stamp_file.sync_file_system, self.path)
+            with self.step("check"):
+                installed = self.run([uv, "pip", "freeze", "--python", self.python], settings)
+                write_file(os.path.join(self.path, "installed.txt"), engine_release.redact(installed))
+                python, version = self.check()
+            with self.step("stamp"):
+                synced.result()
+                stamp = {"name": self.name, "version": version, "python": python}
+                if self.params["lock"]:
+                    with open(os.path.join(self.path, "lock.txt"), "rb") as stream:
+                        stamp["lock_sha256"] = hashlib.sha256(stream.read()).hexdigest()
+                stamp_file.write_stamp(os.path.join(self.path, STAMP), stamp)
         return halves
 
 

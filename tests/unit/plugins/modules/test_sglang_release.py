@@ -226,7 +226,7 @@ def test_a_second_release_shares_files_and_leaves_the_first_alone(host):
         ("raise ImportError('libnuma.so.1')", {}, "check", ["libnuma.so.1"]),
         (None, {"uv": "/no/such/uv"}, "installer", ["/no/such/uv"]),
         (None, {"python_minimum": "9.9"}, "interpreter", ["9.9", "managed_python is empty"]),
-        (None, {"timeout": 1, "hold": "freeze"}, "packages", ["longer than 1 s"]),
+        (None, {"timeout": 1, "hold": "freeze"}, "check", ["longer than 1 s"]),
     ],
     ids=["hash", "absent", "version", "import", "no-uv", "old-python", "timeout"],
 )
