@@ -70,6 +70,11 @@ class Run:
         self.failed = {name for name, _changed, failed in recap if int(failed)}
         self.served = self.text.count("SERVE ")
 
+    def told(self, name):
+        """What the tasks said of one host, on one line."""
+        said = re.split(r"^(?=[a-z]+: \[|TASK |PLAY )", self.text, flags=re.MULTILINE)
+        return " ".join(" ".join(part for part in said if part.split("[", 1)[-1].startswith(f"{name}]")).split())
+
     def __str__(self):
         return self.text[-6000:]
 
@@ -85,9 +90,11 @@ def offer(tmp_path_factory):
     offer.server.shutdown()
 
 
-def play(name, offer, *words, **variables):
+def play(name, offer, *words, inventories=(), **variables):
     values = json.dumps({"offer_url": offer.url, **variables})
-    argv = ["ansible-playbook", "-i", str(HERE / "hosts.yml"), str(HERE / name), "-e", values, *words]
+    argv = ["ansible-playbook", "-i", str(HERE / "hosts.yml")]
+    argv += [word for path in inventories for word in ("-i", str(path))]
+    argv += [str(HERE / name), "-e", values, *words]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "COLUMNS": "10000"}
     return Run(subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=environment))
 
@@ -98,6 +105,18 @@ def role(offer):
 
     def run(limit, *words, **variables):
         return play("role.yml", offer, "--limit", limit, *words, **variables)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def role_each(offer, tmp_path_factory):
+    """Runs the role once, on several hosts, with variables for each: role_each({"host": {variable: value}})."""
+
+    def run(variables):
+        path = tmp_path_factory.mktemp("each") / "variables.json"
+        path.write_text(json.dumps({"all": {"hosts": variables}}))
+        return play("role.yml", offer, "--limit", ":".join(variables), inventories=[path])
 
     return run
 

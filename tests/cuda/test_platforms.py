@@ -11,6 +11,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
+import pytest
 import yaml
 
 PLATFORMS = yaml.safe_load((Path(__file__).parent / "hosts.yml").read_text())["all"]["children"]
@@ -125,69 +126,187 @@ def test_an_unattended_upgrade_leaves_the_tuple_alone(on, versions):
         assert {versions(name)[0][part] for part in DRIVER} == {FIRST}
 
 
-def test_another_tuple_is_installed_and_held_and_the_run_stops_before_serve(role, on, versions):
-    done = role("cuda-deb12:cuda-el9", cuda_driver_version=SECOND, cuda_toolkit_version="13.0.2")
-    assert done.failed == {"cuda-deb12", "cuda-el9"}, done
-    assert done.served == 0
-    assert "must be restarted before the driver works (cuda_reboot_required)" in done.words
-    assert "set cuda_reboot_allowed to true" in done.words
-    for name in ("cuda-deb12", "cuda-el9"):
-        packages, held = versions(name)
-        parts = {part for part, version in packages.items() if version.startswith("580.")}
-        assert {packages[part] for part in parts} == {SECOND}
-        assert packages["cuda-toolkit-13-0"] == "13.0.2"
-        assert parts <= held
-        assert FIRST not in on(
-            name, "cat /etc/dnf/plugins/versionlock.list /etc/apt/preferences.d/* 2>/dev/null || true"
-        )
-
-
-def test_a_local_connection_is_never_restarted(role, on):
-    """The variable alone is not enough: over a local connection the run itself would die."""
-    on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id > /etc/boot-id")
-    done = role(
-        "cuda-deb12",
-        cuda_driver_version=SECOND,
-        cuda_toolkit_version="13.0.2",
-        cuda_reboot_allowed=True,
-        pretend_local=True,
-    )
-    assert "A host is never restarted over a local connection" in done.words, done
-    assert on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id") == on("cuda-deb12", "cat /etc/boot-id")
-
-
-def test_with_permission_the_host_is_restarted_once_and_serves(role, on):
-    done = role("cuda-deb12", cuda_driver_version=SECOND, cuda_toolkit_version="13.0.2", cuda_reboot_allowed=True)
-    assert done.rc == 0, done
-    assert f"SERVE home=/usr/local/cuda-13.0 restart=False driver={SECOND}" in done.words
-    assert on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id") != on("cuda-deb12", "cat /etc/boot-id")
-
-
+# From here on the hosts have different things done to them, side by side: each wave is one run.
 def now(**more):
     return {"cuda_driver_version": SECOND, "cuda_toolkit_version": "13.0.2", **more}
 
 
-def test_a_vanished_version_is_named_with_what_is_there(role, versions):
-    done = role("cuda-deb12:cuda-el9", cuda_driver_version="580.65.06")
-    assert done.failed == {"cuda-deb12", "cuda-el9"}
-    assert "cuda_driver_version is '580.65.06'" in done.words
-    assert done.words.count("offers nvidia-open as 580.") >= 2
-    assert FIRST in done.words
-    assert {versions(name)[0]["nvidia-open"] for name in ("cuda-deb12", "cuda-el9")} == {SECOND}
+@pytest.fixture(scope="module")
+def first_wave(role_each, offer, on, versions):
+    """Another tuple; a kernel that would come along; a module that cannot be built; NVSwitches."""
+    before = {name: versions(name) for name in ("cuda-deb13", "cuda-el10")}
+    offer.build("debian13", "--with-kernel")
+    offer.build("rhel10", "--with-kernel")
+    on("cuda-ubu22", "mkdir -p /etc/llmfleet-lab && touch /etc/llmfleet-lab/build-fails")
+    for index, kind in enumerate(("0x030200", "0x068000", "0x068000")):
+        on("cuda-ubu24", f"mkdir -p /srv/pci/0000:0{index}:00.0 && cd /srv/pci/0000:0{index}:00.0 && "
+                         f"echo 0x10de > vendor && echo 0x22a3 > device && echo {kind} > class")  # fmt: skip
+    done = role_each(
+        {
+            "cuda-deb12": now(),
+            "cuda-el9": now(),
+            "cuda-deb13": {"cuda_driver_version": SECOND},
+            "cuda-el10": {"cuda_driver_version": SECOND},
+            "cuda-ubu22": now(cuda_reboot_allowed=True),
+            "cuda-ubu24": {"cuda_pci_path": "/srv/pci"},
+        }
+    )
+    assert done.failed == set(HOSTS) - {"cuda-ubu24"}, done
+    done.before = before
+    return done
 
 
-def test_a_broken_mirror_is_named(role, offer, on):
-    for name in ("cuda-deb12", "cuda-el9"):
-        on(name, "rm -rf /var/lib/apt/lists/10.213* /var/cache/dnf; apt-get clean")
-    offer.broken = r"/(Packages|InRelease|Release|repodata/)"
+@pytest.mark.parametrize("name", ["cuda-deb12", "cuda-el9"])
+def test_another_tuple_is_installed_and_held_and_the_run_stops_before_serve(first_wave, on, versions, name):
+    assert "SERVE" not in first_wave.told(name)
+    assert "must be restarted before the driver works (cuda_reboot_required)" in first_wave.told(name)
+    assert "set cuda_reboot_allowed to true" in first_wave.told(name)
+    packages, held = versions(name)
+    parts = {part for part, version in packages.items() if version.startswith("580.")}
+    assert {packages[part] for part in parts} == {SECOND}
+    assert packages["cuda-toolkit-13-0"] == "13.0.2"
+    assert parts <= held
+    assert FIRST not in on(name, "cat /etc/dnf/plugins/versionlock.list /etc/apt/preferences.d/* 2>/dev/null || true")
+
+
+@pytest.mark.parametrize("name", ["cuda-deb13", "cuda-el10"])
+def test_a_kernel_that_comes_along_is_refused_before_anything_is_installed(first_wave, on, versions, name):
+    # dnf leaves the kernels out of what it installs, and then lacks what the driver needs.
+    word = "would also install linux-image-9.99.0-lab" if name == "cuda-deb13" else "FAILED"
+    assert word in first_wave.told(name)
+    assert "Nothing was installed" in first_wave.told(name) or name == "cuda-el10"
+    assert versions(name) == first_wave.before[name]
+    assert "vmlinuz" not in on(name, "ls /boot")
+
+
+def test_a_failure_in_the_middle_is_held(first_wave, on, versions):
+    assert "nvidia-dkms-580-open" in first_wave.told("cuda-ubu22")
+    held = versions("cuda-ubu22")[1]
+    assert {"nvidia-open", "nvidia-dkms-580-open", "libnvidia-compute-580", "cuda-toolkit-13-0"} <= held
+
+
+def test_a_fabric_manager_comes_with_nvswitches(first_wave, on, versions):
+    assert "SERVE" in first_wave.told("cuda-ubu24")
+    packages, held = versions("cuda-ubu24")
+    assert packages["nvidia-fabricmanager"] == packages["nvidia-open"] == FIRST
+    assert "nvidia-fabricmanager" in held
+    assert on("cuda-ubu24", "systemctl is-enabled nvidia-fabricmanager; systemctl is-active nvidia-fabricmanager") == (
+        "enabled\nactive"
+    )
+
+
+@pytest.fixture(scope="module")
+def second_wave(first_wave, role_each, on):
+    """A local connection; a version that is not offered; the end of what failed; the same again; no GPU."""
+    on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id > /etc/boot-id")
+    on("cuda-ubu22", "rm /etc/llmfleet-lab/build-fails")
+    return role_each(
+        {
+            "cuda-deb12": now(cuda_reboot_allowed=True, pretend_local=True),
+            "cuda-el9": {"cuda_driver_version": "580.65.06"},
+            "cuda-ubu22": now(cuda_reboot_allowed=True),
+            "cuda-ubu24": {"cuda_pci_path": "/srv/pci"},
+            "cuda-deb13": {"cuda_gpu_required": False},
+        }
+    )
+
+
+def test_a_local_connection_is_never_restarted(second_wave, on):
+    """The variable alone is not enough: over a local connection the run itself would die."""
+    assert "A host is never restarted over a local connection" in second_wave.told("cuda-deb12"), second_wave
+    assert on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id") == on("cuda-deb12", "cat /etc/boot-id")
+
+
+def check_vanished(done, name, versions):
+    assert name in done.failed, done
+    assert "cuda_driver_version is '580.65.06'" in done.told(name)
+    assert "offers nvidia-open as 580." in done.told(name)
+    assert FIRST in done.told(name)
+    assert versions(name)[0]["nvidia-open"] == SECOND
+
+
+def test_a_vanished_version_is_named_with_what_is_there_by_dnf(second_wave, versions):
+    check_vanished(second_wave, "cuda-el9", versions)
+
+
+def test_what_failed_in_the_middle_is_finished_by_the_next_run(second_wave, on, versions):
+    assert "cuda-ubu22" not in second_wave.failed, second_wave
+    packages, held = versions("cuda-ubu22")
+    assert {packages[part] for part in DRIVER} == {SECOND}
+    assert held >= DRIVER
+    assert on("cuda-ubu22", "dpkg --audit") == ""
+
+
+def test_a_second_run_with_a_fabric_manager_changes_nothing(second_wave):
+    assert second_wave.changed["cuda-ubu24"] == 0, second_wave
+    assert "cuda-ubu24" not in second_wave.failed
+
+
+def test_a_host_without_a_gpu_is_left_alone_where_none_is_required(second_wave):
+    assert "cuda-deb13" not in second_wave.failed, second_wave
+    assert second_wave.changed["cuda-deb13"] == 0
+    assert "left as it is: no NVIDIA GPU" in second_wave.told("cuda-deb13")
+
+
+@pytest.fixture(scope="module")
+def third_wave(second_wave, role_each, offer, on):
+    """Leave to restart; a mirror that is broken; no NVSwitches any more."""
+    on("cuda-el9", "rm -rf /var/cache/dnf")
+    offer.broken = r"^/rhel9/x86_64/.*(Packages|InRelease|Release|repodata/)"
     try:
-        done = role("cuda-deb12:cuda-el9", **now())
+        return role_each({"cuda-deb12": now(cuda_reboot_allowed=True), "cuda-el9": now(), "cuda-ubu24": {}})
     finally:
         offer.broken = ""
-    assert done.failed == {"cuda-deb12", "cuda-el9"}, done
-    for told in ("apt cannot use", "dnf cannot use", "(cuda_repository_url)", "name a mirror that is whole"):
-        assert told in done.words, done
-    assert done.served == 0
+
+
+def test_with_permission_the_host_is_restarted_once_and_serves(third_wave, on):
+    assert "cuda-deb12" not in third_wave.failed, third_wave
+    assert f"SERVE home=/usr/local/cuda-13.0 restart=False driver={SECOND}" in third_wave.told("cuda-deb12")
+    assert on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id") != on("cuda-deb12", "cat /etc/boot-id")
+
+
+def check_broken(done, name, manager):
+    assert name in done.failed, done
+    for told in (f"{manager} cannot use", "(cuda_repository_url)", "name a mirror that is whole"):
+        assert told in done.told(name), done
+    assert "SERVE" not in done.told(name)
+
+
+def test_a_broken_mirror_is_named_by_dnf(third_wave):
+    check_broken(third_wave, "cuda-el9", "dnf")
+
+
+def test_a_fabric_manager_goes_where_there_are_no_nvswitches(third_wave, versions):
+    assert "cuda-ubu24" not in third_wave.failed, third_wave
+    assert "nvidia-fabricmanager" not in versions("cuda-ubu24")[0]
+
+
+@pytest.fixture(scope="module")
+def fourth_wave(third_wave, role_each, on):
+    """A version that is not offered; a module that was built for another kernel."""
+    on("cuda-ubu24", f"mkdir -p /etc/llmfleet-lab && echo 'nvidia/{FIRST}, 6.1.0-1-amd64, x86_64: installed' "
+                     "> /etc/llmfleet-lab/dkms-status")  # fmt: skip
+    return role_each({"cuda-deb12": {"cuda_driver_version": "580.65.06"}, "cuda-ubu24": {}})
+
+
+def test_a_vanished_version_is_named_with_what_is_there_by_apt(fourth_wave, versions):
+    check_vanished(fourth_wave, "cuda-deb12", versions)
+
+
+def test_a_module_for_another_kernel_stops_the_run(fourth_wave):
+    assert "cuda-ubu24" in fourth_wave.failed, fourth_wave
+    told = f"dkms built nvidia/{FIRST} for 6.1.0-1-amd64, and not for {platform.release()}"
+    assert told in fourth_wave.told("cuda-ubu24")
+
+
+def test_a_broken_mirror_is_named_by_apt(fourth_wave, role, offer, on):
+    on("cuda-deb12", "rm -rf /var/lib/apt/lists/10.213*; apt-get clean")
+    offer.broken = r"/(Packages|InRelease|Release)"
+    try:
+        done = role("cuda-deb12", **now())
+    finally:
+        offer.broken = ""
+    check_broken(done, "cuda-deb12", "apt")
 
 
 def test_a_rotated_key(role, offer, on):
@@ -208,65 +327,3 @@ def test_an_installed_version_that_vanished_is_kept(role, offer, on):
     done = role("cuda-deb12", **now())
     assert done.rc == 0, done
     assert done.changed == {"cuda-deb12": 0}, done
-
-
-def test_a_kernel_that_comes_along_is_refused_before_anything_is_installed(role, offer, on, versions):
-    before = versions("cuda-deb13"), versions("cuda-el10")
-    offer.build("debian13", "--with-kernel")
-    offer.build("rhel10", "--with-kernel")
-    done = role("cuda-deb13:cuda-el10", cuda_driver_version=SECOND)
-    assert done.failed == {"cuda-deb13", "cuda-el10"}, done
-    assert "would also install linux-image-9.99.0-lab" in done.words
-    assert "Nothing was installed" in done.words
-    assert (versions("cuda-deb13"), versions("cuda-el10")) == before
-    assert "vmlinuz" not in on("cuda-deb13", "ls /boot") + on("cuda-el10", "ls /boot")
-
-
-def test_a_failure_in_the_middle_is_held_and_finished_by_the_next_run(role, on, versions):
-    on("cuda-ubu22", "mkdir -p /etc/llmfleet-lab && touch /etc/llmfleet-lab/build-fails")
-    failed = role("cuda-ubu22", **now(cuda_reboot_allowed=True))
-    assert failed.failed == {"cuda-ubu22"}, failed
-    assert "nvidia-dkms-580-open" in failed.words
-    held = versions("cuda-ubu22")[1]
-    assert {"nvidia-open", "nvidia-dkms-580-open", "libnvidia-compute-580", "cuda-toolkit-13-0"} <= held
-    on("cuda-ubu22", "rm /etc/llmfleet-lab/build-fails")
-    done = role("cuda-ubu22", **now(cuda_reboot_allowed=True))
-    assert done.rc == 0, done
-    packages, held = versions("cuda-ubu22")
-    assert {packages[part] for part in DRIVER} == {SECOND}
-    assert held >= DRIVER
-    assert on("cuda-ubu22", "dpkg --audit") == ""
-
-
-def test_a_fabric_manager_comes_with_nvswitches_and_goes_without(role, on, versions):
-    for index, kind in enumerate(("0x030200", "0x068000", "0x068000")):
-        on("cuda-ubu24", f"mkdir -p /srv/pci/0000:0{index}:00.0 && cd /srv/pci/0000:0{index}:00.0 && "
-                         f"echo 0x10de > vendor && echo 0x22a3 > device && echo {kind} > class")  # fmt: skip
-    done = role("cuda-ubu24", cuda_pci_path="/srv/pci")
-    assert done.rc == 0, done
-    packages, held = versions("cuda-ubu24")
-    assert packages["nvidia-fabricmanager"] == packages["nvidia-open"] == FIRST
-    assert "nvidia-fabricmanager" in held
-    assert on("cuda-ubu24", "systemctl is-enabled nvidia-fabricmanager; systemctl is-active nvidia-fabricmanager") == (
-        "enabled\nactive"
-    )
-    again = role("cuda-ubu24", cuda_pci_path="/srv/pci")
-    assert again.changed == {"cuda-ubu24": 0}, again
-    gone = role("cuda-ubu24")
-    assert gone.rc == 0, gone
-    assert "nvidia-fabricmanager" not in versions("cuda-ubu24")[0]
-
-
-def test_a_host_without_a_gpu_is_left_alone_where_none_is_required(role):
-    done = role("cuda-deb13", cuda_gpu_required=False)
-    assert done.rc == 0, done
-    assert done.changed == {"cuda-deb13": 0}
-    assert "left as it is: no NVIDIA GPU" in done.words
-
-
-def test_a_module_for_another_kernel_stops_the_run(role, on):
-    on("cuda-ubu24", f"mkdir -p /etc/llmfleet-lab && echo 'nvidia/{FIRST}, 6.1.0-1-amd64, x86_64: installed' "
-                     "> /etc/llmfleet-lab/dkms-status")  # fmt: skip
-    done = role("cuda-ubu24")
-    assert done.failed == {"cuda-ubu24"}, done
-    assert f"dkms built nvidia/{FIRST} for 6.1.0-1-amd64, and not for {platform.release()}" in done.words
