@@ -1,0 +1,217 @@
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who changes from what to what, who is skipped, drained or unfinished, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils import fleet_plan, fleet_report
+
+OLD, MID, NEW = "0.5.16-aaaaaaaaaaaa-11111111", "0.5.22-bbbbbbbbbbbb-22222222", "0.5.23-cccccccccccc-33333333"
+
+
+def service(active=OLD, verified=(OLD,), rollout=None, invocation="i", state="active", **more):
+    """What module service_config says of one service."""
+    entries = [{"id": one, "invocation_id": "i" if one == active else "before"} for one in verified]
+    kept = {"active": active, "verified": entries, "pending": None, "rollout": rollout}
+    return {
+        "item": "kimi",
+        "state": kept,
+        "active_state": state,
+        "invocation_id": invocation,
+        "configurations": [OLD, MID, NEW],
+        **more,
+    }
+
+
+def worker(host, state="serving", by="", **more):
+    """What a router says of one host."""
+    told = {"url": f"http://{host}:30000", "host": host, "service": "kimi", "state": state, "by": by}
+    return {**told, "reason": "why", "since": "then", "healthy": state == "serving", "in_router": True, **more}
+
+
+def router(*workers, name="lb", **more):
+    return {"item": name, "router_running": True, "workers": list(workers), **more}
+
+
+def planned(services, routers=None, **settings):
+    """The plan of {host: service}; each is staged to NEW. Without a router's answer, all hosts serve."""
+    looks = [{"host": host, "unit": host, "services": [one], "staged": {"kimi": NEW}} for host, one in services.items()]
+    asked = [router(*[worker(host) for host in services])] if routers is None else routers
+    given = {"sizes": [1, "100%"], "minimum": 0, "wanted": "", **settings}
+    return fleet_plan.plan({"looks": looks, "asked": asked, "routers": [one["item"] for one in asked], **given})
+
+
+def hosts_of(plan):
+    return [batch["hosts"] for batch in plan["batches"]]
+
+
+def test_a_rollout_moves_every_host_from_its_verified_configuration_and_back():
+    plan = planned({"a": service(), "b": service()})
+    assert hosts_of(plan) == [["a"], ["b"]] and plan["refused"] == []
+    assert plan["moves"]["a"] == {"kimi": {"from": OLD, "to": NEW, "back": OLD}}
+    assert any(OLD in line and NEW in line and "canary" in line for line in plan["lines"])
+
+
+@pytest.mark.parametrize(
+    "one, skipped",
+    [
+        (service(NEW, (OLD, NEW)), True),
+        # Verified before, and not this start.
+        (service(NEW, (OLD, NEW), invocation="another"), False),
+        (service(NEW, (OLD,)), False),
+        (service(NEW, (NEW,), state="failed"), False),
+        (service(NEW, (NEW,), rollout={"from": OLD, "to": NEW, "phase": "in"}), False),
+    ],
+)
+def test_who_is_there_and_verified_since_the_start_is_skipped(one, skipped):
+    assert (planned({"a": one})["skipped"] == ["a"]) is skipped
+
+
+def test_who_is_there_and_not_served_is_put_back():
+    assert planned({"a": service(NEW, (NEW,))}, [router()])["skipped"] == []
+    assert planned({"a": service(NEW, (NEW,))}, [])["skipped"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "one, back",
+    [
+        (service(), OLD),
+        (service(None, ()), None),
+        # What is active was never verified: the newest that was.
+        (service(MID, (OLD,)), OLD),
+        # On the target already: an older one would be a surprise.
+        (service(NEW, (OLD,)), None),
+        # A rollout was broken off after its switch: where it came from.
+        (service(NEW, (OLD,), rollout={"from": OLD, "to": NEW, "phase": "gate"}), OLD),
+        (service(MID, (OLD, MID), rollout={"from": OLD, "to": MID, "phase": "gate"}), OLD),
+        # The host keeps it no longer.
+        (service(MID, ("gone-aaaaaaaaaaaa-44444444",)), None),
+    ],
+)
+def test_where_a_host_goes_back_to(one, back):
+    assert planned({"a": one})["moves"]["a"]["kimi"]["back"] == back
+
+
+@pytest.mark.parametrize(
+    "wanted, one, target",
+    [
+        ("verified", service(NEW, (OLD, MID, NEW)), MID),
+        ("verified", service(NEW, (OLD,)), OLD),
+        ("verified", service(OLD, (OLD,)), None),
+        ("0.5.16", service(NEW, (OLD, MID, NEW)), OLD),
+        ("0.5.16-aaaaaaaaaaaa", service(NEW, (OLD, NEW)), OLD),
+        (OLD, service(NEW, (OLD, NEW)), OLD),
+        ("0.5.16", service(OLD, (OLD,)), OLD),
+        ("0.5.1", service(NEW, (OLD, NEW)), None),
+        ("0.5.22", service(NEW, (OLD, NEW)), None),
+    ],
+)
+def test_where_a_rollback_leads(wanted, one, target):
+    plan = planned({"a": one}, wanted=wanted)
+    if target is None:
+        assert plan["refused"] and "a: service kimi has nothing to go to" in plan["refused"][0]
+    elif "a" in plan["moves"]:
+        assert plan["moves"]["a"]["kimi"]["to"] == target and plan["refused"] == []
+    else:
+        assert plan["skipped"] == ["a"] and target == one["state"]["active"]
+
+
+def test_who_a_person_drained_is_left_alone_and_named():
+    asked = [router(worker("a", "drained", by="jo"), worker("b"))]
+    plan = planned({"a": service(), "b": service()}, asked)
+    assert plan["left_out"] == ["a"] and hosts_of(plan) == [["b"]]
+    assert "drained by jo" in plan["drained"]["a"] and plan["drained"]["a"] in "\n".join(plan["lines"])
+    assert hosts_of(planned({"a": service(), "b": service()}, asked, drained_included=True)) == [["a"], ["b"]]
+
+
+def test_what_a_rollout_left_comes_first():
+    asked = [router(worker("a"), worker("b"), worker("c", "drained", by="rollout"))]
+    half = service(MID, (OLD,), rollout={"from": OLD, "to": MID, "phase": "switch"})
+    plan = planned({"a": service(), "b": half, "c": service()}, asked, sizes=["100%"])
+    assert hosts_of(plan) == [["b", "c"], ["a"]] and plan["unfinished"] == ["b", "c"]
+
+
+def test_the_floor_counts_the_whole_fleet():
+    asked = [router(*[worker(host) for host in "abcd"])]
+    # A limit to two hosts, and two others that serve.
+    assert hosts_of(planned({"a": service(), "b": service()}, asked, sizes=["100%"], minimum="50%")) == [["a", "b"]]
+    assert hosts_of(planned({"a": service(), "b": service()}, asked, sizes=["100%"], minimum=3)) == [["a"], ["b"]]
+    refused = planned({"a": service()}, asked, minimum=4)["refused"]
+    assert refused and "rollout_serving_minimum is 4" in refused[0] and "4 serve now" in refused[0]
+
+
+def test_a_router_that_does_not_answer_is_named():
+    plan = planned({"a": service()}, [router(name="lb1"), {"item": "lb2", "unreachable": True, "msg": "no route"}])
+    assert plan["refused"] == ["router lb2 did not answer: no route."]
+
+
+def test_a_change_of_the_driver_keeps_the_configuration_and_skips_nobody():
+    plan = planned({"a": service(NEW, (NEW,))}, change=True)
+    assert plan["moves"]["a"]["kimi"] == {"from": NEW, "to": NEW, "back": None} and plan["skipped"] == []
+    assert planned({"a": service(None, ())}, change=True)["refused"]
+
+
+@pytest.mark.parametrize(
+    "asked, allowed, told",
+    [
+        ([router(worker("a"), worker("b"), worker("c"))], True, ""),
+        ([router(worker("a"), worker("b"), worker("c", healthy=False))], False, "2 serve now"),
+        ([router(worker("a"), worker("b", "drained"), worker("c", "drained"))], False, "1 serve now"),
+        # Who is out already costs nothing.
+        ([router(worker("a", "drained"), worker("b"))], True, ""),
+        # The router that serves the fewest decides.
+        ([router(*map(worker, "abc")), router(worker("a"), name="lb2")], False, "1 serve now"),
+        ([router(*map(worker, "abc")), {"item": "lb2", "failed": True, "msg": "boom"}], False, "boom"),
+        ([], True, ""),
+    ],
+)
+def test_the_capacity_before_a_batch(asked, allowed, told):
+    question = {"batch": ["a"], "units": {}, "minimum": 2, "setting": "50%"}
+    answer = fleet_plan.capacity({"asked": asked, "routers": [one["item"] for one in asked], **question})
+    assert answer["allowed"] is allowed and told in answer["message"]
+
+
+def reported(hosts, lost=(), stopped="", asked=()):
+    plan = {
+        "batches": [{"number": 1, "title": "canary", "hosts": ["a"]}, {"number": 2, "title": "", "hosts": ["b"]}],
+        "skipped": ["c"],
+        "left_out": ["d"],
+        "drained": {"d": "d is drained by jo"},
+    }
+    told = {host: {f"rollout_{name}": value for name, value in hosts.get(host, {}).items()} for host in "abcd"}
+    given = {"order": list("abcd"), "hosts": told, "plan": plan, "lost": list(lost), "stopped": stopped}
+    return fleet_report.report({**given, "asked": list(asked)})
+
+
+GATE = {"phase": "gate", "message": "Task failed: Action failed: rank 1 is\nmissing"}
+
+
+@pytest.mark.parametrize(
+    "facts, outcome, told",
+    [
+        ({"done": True}, "done", None),
+        ({}, "untouched", None),
+        ({"done": True, "back": "done"}, "went back", None),
+        ({"failure": GATE, "back": "done"}, "went back", "a failed at the gate: rank 1 is missing."),
+        ({"failure": GATE, "back": "none"}, "out", "There is nothing to go back to"),
+        ({"failure": GATE, "back": "failed", "back_message": "it broke"}, "out", "could not go back"),
+        ({"done": True, "back": "failed", "back_message": "it broke"}, "out", "it broke."),
+        ({"failure": GATE}, "failed", "at the gate"),
+    ],
+)
+def test_the_outcome_of_a_host(facts, outcome, told):
+    report = reported({"a": facts})
+    assert report["lines"][1].split()[:2] == ["a", "1"] and outcome in report["lines"][1]
+    assert (told is None and report["problems"] == []) or told in report["problems"][0]
+
+
+def test_who_is_lost_drained_or_skipped_is_named():
+    asked = [router(worker("a", "drained", by="rollout"), worker("b"), worker("d", "drained", by="jo"))]
+    report = reported({"a": {"phase": "soak"}}, lost=["a"], stopped="Batch 1 failed at a.", asked=asked)
+    assert report["problems"][0] == "Batch 1 failed at a."
+    assert "a could not be reached any more (in the soak)" in report["problems"][1]
+    assert report["out"] == ["a", "d"] and "d is drained by jo" in report["lines"]
+    assert [line.split()[1] for line in report["lines"][1:5]] == ["1", "2", "none", "none"]
+    assert "there already" in report["lines"][3] and "left alone" in report["lines"][4]
