@@ -10,7 +10,7 @@ The packages hold the same small scripts as those of the apt repository beside: 
     build_rpm_repo.py --out /srv/www --distribution rhel9 --headers "$(uname -r)"
 
 makes /srv/www/rhel9/x86_64 with the public key at llmfleet-lab.pub, and /srv/www/rhel9/base with what stands for the
-distribution's own packages (headers of the kernel, the plugin that holds versions).
+distribution's own packages (headers, compiler, Python, the plugin that holds versions).
 """
 
 from __future__ import annotations
@@ -143,9 +143,15 @@ def base_rpms(headers: list[str]) -> list[Rpm]:
     dkms.files["/usr/sbin/dkms"] = (text_file("dkms"), 0o755)
     kernel = Rpm("kernel-core", KERNEL_VERSION, "1")
     kernel.files[f"/boot/vmlinuz-{KERNEL_VERSION}"] = (b"Lab emulation: no kernel.\n", 0o644)
+    # Where the distribution's python3 is older than SGLang takes. The program is Debian's.
+    python = Rpm("python3.12", "3.12.1", "1")
+    python.post = "ln -sf python3 /usr/bin/python3.12"
     return [
         dkms,
         kernel,
+        python,
+        Rpm("python3.12-devel", "3.12.1", "1", ["python3.12"]),
+        *(Rpm(name, "1.0", "1") for name in ("gcc-c++", "numactl-libs", "python3-devel")),
         Rpm("kernel-headers", "1.0", "1"),
         # The plugin itself is Debian's.
         Rpm("python3-dnf-plugin-versionlock", "4.3", "1"),
