@@ -35,7 +35,6 @@ options:
       - V(rollout) writes O(rollout) into the service's state.
       - V(info) only reads.
     type: str
-    choices: [staged, active, verified, rollout, info]
     default: info
   config_dir:
     description:
@@ -229,9 +228,11 @@ from ..module_utils import service_store, unit_changes
 GRACE_SECONDS = 90
 SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "UnitFileState", "Job")
 
+STATES = ("staged", "active", "verified", "rollout", "info")
+
 ARGUMENT_SPEC = {
     "name": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["staged", "active", "verified", "rollout", "info"], "default": "info"},
+    "state": {"type": "str", "default": "info"},
     "config_dir": {"type": "path", "default": "/etc/sglang"},
     "group": {"type": "str", "default": "sglang"},
     "unit": {"type": "str"},
@@ -254,6 +255,8 @@ def check_parameters(params):
             f'name is "{params["name"]}": it cannot be the name of a service and of its folder. Use letters, digits, '
             "dots, underscores and dashes, such as kimi."
         )
+    if params["state"] not in STATES:
+        return f"state is {params['state']}: it has to be one of {', '.join(STATES)}."
     if params["kept"] < 1:
         return f"kept is {params['kept']}: at least 1 configuration has to stay."
     if params["stop_timeout"] < 0:
@@ -404,6 +407,8 @@ class Service:
         if not is_up(shown):
             reasons = []
         diff = []
+        if not self.module._diff:
+            return changes, reasons, diff
         if disk[0] != texts[0]:
             before, after = (unit_changes.redacted_unit(text) for text in (disk[0], texts[0]))
             diff.append(named(self.store.active_unit, before, after))

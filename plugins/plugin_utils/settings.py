@@ -15,10 +15,10 @@ from .engine_arguments import UnknownRelease, arguments, option_words, release_k
 Setting = namedtuple("Setting", "name kind option group")
 Setting.__doc__ = """One typed setting.
 
-name: key of the settings mapping; kind: str, int, float, bool or dict;
+name: key of the settings mapping; kind: str, int, float, bool, list or dict;
 option: SGLang's option for it, None for a setting of the unit only; the first spelling is the one that
 every release from 0.5.9 to 0.5.23 takes;
-group: None, or the setting that must be true before the option is given.
+group: None, or the setting that must be true, or above 1, before the option is given.
 """
 
 # The order is the order on the command line, so that a diff of two units lines up.
@@ -28,6 +28,9 @@ SETTINGS = (
     Setting("host", "str", "host", None),
     Setting("port", "int", "port", None),
     Setting("tensor_parallel_size", "int", "tp-size", None),
+    Setting("nodes", "int", "nnodes", "nodes"),
+    Setting("node_rank", "int", "node-rank", "nodes"),
+    Setting("dist_init_address", "str", "dist-init-addr", "nodes"),
     Setting("trust_remote_code", "bool", "trust-remote-code", None),
     Setting("mem_fraction_static", "float", "mem-fraction-static", None),
     Setting("max_total_tokens", "int", "max-total-tokens", None),
@@ -56,13 +59,30 @@ SETTINGS = (
     Setting("release_check_enabled", "bool", None, None),
     Setting("verification_expected", "bool", None, None),
     Setting("sandbox_enabled", "bool", None, None),
+    Setting("device_policy_enabled", "bool", None, None),
+    Setting("gpus", "list", None, None),
+    Setting("cpus", "str", None, None),
+    Setting("numa_policy", "str", None, None),
+    Setting("numa_nodes", "str", None, None),
+    Setting("memory_max", "str", None, None),
+    Setting("memory_available_gb", "float", None, None),
+    Setting("oom_score_adjust", "int", None, None),
+    Setting("start_timeout_seconds", "int", None, None),
+    Setting("leftover_timeout_seconds", "int", None, None),
     Setting("unit_directives", "dict", None, None),
     Setting("restart_seconds", "int", None, None),
     Setting("stop_timeout_seconds", "int", None, None),
 )
 
 # What a setting means when the mapping leaves it out.
-ABSENT = {"release_check_enabled": True, "verification_expected": True, "sandbox_enabled": True}
+ABSENT = {
+    "release_check_enabled": True,
+    "verification_expected": True,
+    "sandbox_enabled": True,
+    "device_policy_enabled": True,
+    "nodes": 1,
+    "node_rank": 0,
+}
 
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
@@ -97,6 +117,11 @@ def _typed(value, kind):
     """
     if kind == "dict":
         return {} if value in (None, "") else value
+    if kind == "list":
+        # One GPU or a list of them: 0, "0,1" and [0, 1].
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return [] if value is None else [value] if isinstance(value, int) else value
     if value == "" and kind != "str":
         return None
     if kind == "bool" and isinstance(value, str):
@@ -138,6 +163,12 @@ def _known_arguments(release):
         return {}
 
 
+def is_on(values, group):
+    """Tell whether the options of a group are given: its setting is true, or a number above 1."""
+    value = values[group]
+    return value if isinstance(value, bool) else isinstance(value, int) and value > 1
+
+
 def engine_argv(settings, release):
     """Return the words after C(python -m sglang.launch_server) for a settings mapping, in a fixed order.
 
@@ -150,7 +181,7 @@ def engine_argv(settings, release):
     known = _known_arguments(release)
     words = []
     for setting in SETTINGS:
-        if setting.option is None or (setting.group is not None and values[setting.group] is not True):
+        if setting.option is None or (setting.group is not None and not is_on(values, setting.group)):
             continue
         words += option_words(setting.option, values[setting.name])
     for name in sorted(values["engine_options"]):
@@ -159,21 +190,57 @@ def engine_argv(settings, release):
 
 
 def engine_environment(settings, release):
-    """Return the environment variables that a release needs for these settings, a dict of text to text.
+    """Return the environment variables that these settings need, a dict of text to text.
 
-    Now that is the switch for the overlapped EAGLE scheduler, from 0.5.9 until 0.5.13 had its last post
-    release: with topk 1 only, because 0.5.9 and 0.5.10 refuse to start with a larger one.
+    That is the list of GPUs where the service has some of its own, and what a release needs: now the switch for the
+    overlapped EAGLE scheduler, from 0.5.9 until 0.5.13 had its last post release, with topk 1 only, because 0.5.9 and
+    0.5.10 refuse to start with a larger one.
     """
     values = normalised(settings)
+    found = {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in values["gpus"])} if values["gpus"] else {}
     try:
         key = release_key(release)
     except UnknownRelease:
-        return {}
+        return found
     if (
         values["speculative_enabled"] is True
         and values["speculative_algorithm"] in ("EAGLE", "EAGLE3", "STANDALONE")
         and values["speculative_eagle_topk"] in (1, None)
         and SPEC_V2_FIRST <= key < SPEC_V2_GONE
     ):
-        return {SPEC_V2_VARIABLE: "1"}
-    return {}
+        found[SPEC_V2_VARIABLE] = "1"
+    return found
+
+
+def node_ranks(settings):
+    """Return which ranks a node runs, a dict of ranks (their number), rank_set (their names) and stages (of all nodes).
+
+    rank_set is empty on a single node, where the number tells everything. SGLang spreads pipeline stages over nodes
+    first and tensor ranks over what is left (C(sglang/srt/entrypoints/engine.py)).
+    """
+    values = normalised(settings)
+    options = values["engine_options"]
+    stages = next((options[name] for name in ("pp-size", "pipeline-parallel-size") if name in options), 1)
+    stages = stages if isinstance(stages, int) and stages > 0 else 1
+    size, nodes, node = values["tensor_parallel_size"] or 1, values["nodes"] or 1, values["node_rank"] or 0
+    if nodes < 2:
+        return {"ranks": size * stages, "rank_set": [], "stages": stages}
+    nodes_of_stage = max(nodes // stages, 1)
+    stages_here = max(stages // nodes, 1)
+    size_here = max(size // nodes_of_stage, 1)
+    first_stage, first_rank = stages_here * (node // nodes_of_stage), size_here * (node % nodes_of_stage)
+    if stages == 1:
+        names = [f"{first_rank}-{first_rank + size_here - 1}" if size_here > 1 else str(first_rank)]
+    else:
+        names = [
+            f"PP{stage} TP{rank}"
+            for stage in range(first_stage, first_stage + stages_here)
+            for rank in range(first_rank, first_rank + size_here)
+        ]
+    return {"ranks": stages_here * size_here, "rank_set": names, "stages": stages}
+
+
+def service_url(host, port):
+    """Return the base URL of a server as its own host reaches it; wildcard addresses answer on loopback."""
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1", "None": "127.0.0.1"}.get(str(host), str(host))
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"

@@ -17,7 +17,7 @@ import re
 from ..module_utils import argument_check
 from . import engine_arguments as table
 from .engine_arguments import UnknownRelease
-from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, normalised
+from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised
 from .systemd_quote import is_variable_name, unsafe_characters
 
 HIDDEN = argument_check.HIDDEN
@@ -59,13 +59,14 @@ _OWN_DIRECTIVES = {
 class Problems:
     """Collects problems, each a dict of level, variable, value, problem, mend and message."""
 
-    def __init__(self, prefix):
+    def __init__(self, prefix, names=None):
         self.prefix = prefix
+        self.names = names or {}
         self.found = []
 
     def variable(self, setting, key=None):
         """Return the variable's name as an operator writes it."""
-        name = self.prefix + setting
+        name = self.names.get(setting, self.prefix + setting)
         return name if key is None else f"{name}[{str(key)!r}]"
 
     def add(self, setting, value, problem, mend, key=None, level="error"):
@@ -84,16 +85,17 @@ class Problems:
         )
 
 
-def settings_problems(settings, release, prefix="serve_"):
+def settings_problems(settings, release, prefix="serve_", names=None):
     """Return everything that is wrong with a settings mapping for a release, errors first.
 
     settings: see C(settings.SETTINGS); release: such as C(0.5.23); prefix: what stands before a setting's
-    name in the variable an operator writes. Each problem is a dict: level (error: SGLang or systemd would
+    name in the variable an operator writes; names: a dict of settings to what an operator writes for them where
+    that is something else. Each problem is a dict: level (error: SGLang or systemd would
     refuse it, or do something else in silence; warning: worth knowing), variable, value (secrets hidden),
     problem, mend, and message, one sentence made of the others. An empty list means nothing was found.
     """
     values = normalised(settings)
-    problems = Problems(prefix)
+    problems = Problems(prefix, names)
     if not _types(values, problems):
         return problems.found
     known = _release(values, release, problems)
@@ -111,6 +113,7 @@ def _types(values, problems):
         "bool": (bool, "true or false", "write true or false"),
         "str": (str, "text", "write text"),
         "dict": (dict, "a mapping", "write one key and value per line, or {} for none"),
+        "list": (list, "a list", "write [0, 1], or [] for none"),
     }
     for setting in SETTINGS:
         value = values[setting.name]
@@ -174,6 +177,10 @@ def _unit_name(values, release, known, problems):
         problems.add(
             "name", name, "the unit would be called .service.service", f"write {name[: -len('.service')] or 'kimi'}"
         )
+    elif name.endswith((".env", ".json")):
+        problems.add(
+            "name", name, "the service's folder would have the name of another service's file", "choose another name"
+        )
     elif len(name) > _UNIT_NAME_LENGTH:
         problems.add(
             "name",
@@ -206,7 +213,8 @@ def _numbers(values, release, known, problems):
             problems.add(
                 setting, value, "it counts tokens and must be at least 1", "set it to null for SGLang's own choice"
             )
-    for setting, least in (("restart_seconds", 0), ("stop_timeout_seconds", 1)):
+    times = {"restart_seconds": 0, "stop_timeout_seconds": 1, "start_timeout_seconds": 1, "leftover_timeout_seconds": 0}
+    for setting, least in times.items():
         value = values[setting]
         if value is not None and value < least:
             problems.add(setting, value, f"it must be at least {least} seconds", "set a longer time")
@@ -219,6 +227,96 @@ def _numbers(values, release, known, problems):
             "set it to 60 or more",
             level="warning",
         )
+
+
+def _nodes(values, release, known, problems):
+    """One model on several hosts, of which each knows how many there are, which it is, and where they meet."""
+    nodes, rank, address = values["nodes"], values["node_rank"], values["dist_init_address"]
+    if nodes < 1:
+        problems.add("nodes", nodes, "it counts the hosts that share the model", "set 1 for a model on one host")
+        return
+    if not 0 <= rank < nodes:
+        problems.add(
+            "node_rank",
+            rank,
+            f"with {nodes} node(s) ranks go from 0 to {nodes - 1}",
+            "give each host a rank of its own",
+        )
+    if nodes == 1:
+        return
+    ranks = node_ranks({**values, "nodes": 1})["ranks"]
+    if ranks % nodes:
+        problems.add(
+            "nodes",
+            nodes,
+            f"{ranks} ranks cannot be spread evenly over it",
+            f"set it, or {problems.variable('tensor_parallel_size')}, so that each host runs as many",
+        )
+    if address is None or not re.match(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}\Z", address):
+        problems.add(
+            "dist_init_address",
+            address,
+            "the nodes need one address at which they find each other",
+            "set it to HOST:PORT of the node with rank 0, the same on all, such as 192.0.2.10:20000",
+        )
+
+
+_NUMA_POLICIES = ("default", "preferred", "bind", "interleave", "local")
+_NUMBERS = re.compile(r"[0-9]+(-[0-9]+)?([ ,]+[0-9]+(-[0-9]+)?)*\Z")
+
+
+def _placement(values, release, known, problems):
+    """Where on the host the service runs: GPUs, CPUs, memory."""
+    gpus = values["gpus"]
+    ranks = node_ranks(values)["ranks"]
+    if gpus and len(set(map(str, gpus))) != len(gpus):
+        problems.add("gpus", gpus, "a GPU is named twice", "name each once")
+    elif gpus and len(gpus) < ranks:
+        problems.add(
+            "gpus",
+            gpus,
+            f"{ranks} ranks need as many GPUs, and {len(gpus)} are named",
+            f"name {ranks}, or set {problems.variable('tensor_parallel_size')} to {len(gpus)}",
+        )
+    if gpus and "CUDA_VISIBLE_DEVICES" in values["environment"]:
+        problems.add(
+            "environment",
+            HIDDEN,
+            f"it would win over {problems.variable('gpus')}",
+            "remove one of the two",
+            key="CUDA_VISIBLE_DEVICES",
+        )
+    for gpu in gpus:
+        if not re.match(r"([0-9]+|(GPU|MIG)-[A-Za-z0-9/-]+)\Z", str(gpu)):
+            problems.add("gpus", gpus, f"{gpu} is no GPU", "name numbers, or UUIDs as nvidia-smi -L shows them")
+    for setting in ("cpus", "numa_nodes"):
+        if values[setting] is not None and not _NUMBERS.match(values[setting]):
+            problems.add(setting, values[setting], "it is no list of numbers", "write spans such as 0-31,64-95")
+    policy = values["numa_policy"]
+    if policy is not None and policy not in _NUMA_POLICIES:
+        problems.add("numa_policy", policy, "systemd has no such policy", f"set one of {', '.join(_NUMA_POLICIES)}")
+    elif policy in ("preferred", "bind", "interleave") and values["numa_nodes"] is None:
+        problems.add(
+            "numa_policy", policy, "it needs nodes", f"set {problems.variable('numa_nodes')}, such as 0-1 for both"
+        )
+    elif policy is None and values["numa_nodes"] is not None:
+        problems.add(
+            "numa_nodes",
+            values["numa_nodes"],
+            "systemd drops it without a policy",
+            f"set {problems.variable('numa_policy')}",
+        )
+    score = values["oom_score_adjust"]
+    if score is not None and not -1000 <= score <= 1000:
+        problems.add("oom_score_adjust", score, "the kernel takes -1000 to 1000", "set a number of that range, or null")
+    available = values["memory_available_gb"]
+    if available is not None and available <= 0:
+        problems.add(
+            "memory_available_gb", available, "it counts GB (1e9 bytes)", "set what a start needs, or null for no check"
+        )
+    limit = values["memory_max"]
+    if limit is not None and not re.match(r"([0-9]+(\.[0-9]+)?[KMGT]?|[0-9]+(\.[0-9]+)?%|infinity)\Z", limit):
+        problems.add("memory_max", limit, "systemd takes no such size", "write 700G (GiB), 80% or infinity")
 
 
 def _address(values, release, known, problems):
@@ -729,7 +827,7 @@ def _typed_findings(values, release, known, problems):
     options = table.arguments(release)
     for setting in SETTINGS:
         value = values[setting.name]
-        unused = setting.group is not None and values[setting.group] is not True
+        unused = setting.group is not None and not is_on(values, setting.group)
         if setting.option is None or setting.kind == "bool" or value is None or unused:
             continue
         argument = options.get(setting.option)
@@ -901,6 +999,8 @@ def _unit_directive(section, name, value, problems):
 _RULES = (
     _unit_name,
     _numbers,
+    _nodes,
+    _placement,
     _address,
     _paths,
     _known_bad_releases,

@@ -410,6 +410,7 @@ def test_the_note_of_a_rollout_is_kept_and_removed(host):
     [
         ({"name": "a/b"}, 'name is "a/b"'),
         ({"name": "kimi.env"}, 'name is "kimi.env"'),
+        ({"state": "present"}, "state is present: it has to be one of staged, active"),
         ({"kept": 0}, "kept is 0"),
         ({"stop_timeout": -1}, "stop_timeout is -1"),
         ({"state": "staged"}, "it needs unit, environment and record"),

@@ -38,9 +38,11 @@ def kimi(**changes):
 
 def test_the_role_gives_every_setting_and_no_other():
     names = {setting.name for setting in subject.SETTINGS}
-    given = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__serve_settings"]
-    assert set(given) == names
-    assert {name: f"{{{{ serve_{name} }}}}" for name in names} == given
+    given = yaml.safe_load((ROLE / "vars" / "main" / "settings.yml").read_text())["__serve_common"]
+    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
+    assert names <= set(given)
+    assert {name: f"{{{{ serve_{name} }}}}" for name in given} == given
+    assert {f"serve_{name}" for name in given} == set(defaults) - {"serve_instances"}
 
 
 @pytest.mark.parametrize("release", ["0.5.10.post1", "0.5.13", "0.5.23"])
