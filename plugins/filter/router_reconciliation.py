@@ -27,8 +27,8 @@ options:
     required: true
   wanted:
     description:
-      - For each host of the inventory its engines, as a list of C(url), C(host) and C(service); V(false) where they are not
-        known in this run.
+      - For each host of the inventory its engines, as a list of C(url), C(host) and C(service); V(false) where they
+        are not known in this run.
     type: dict
     required: true
 """
