@@ -55,6 +55,8 @@ bench: setup ## Measure the journal reader against journalctl; makes 1 GB of jou
 	@python tests/bench/bench_model.py
 	@python tests/bench/bench_arguments.py
 	@python tests/bench/bench_install.py
+	@python tests/bench/bench_rollout.py
+	@python tests/bench/bench_fleet.py
 
 .PHONY: clean
 clean: ## Remove the lab's hosts, its network and its server; keep caches

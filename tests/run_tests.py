@@ -52,6 +52,8 @@ STAGES = {
     "real": molecule("real"),
     "cuda": [["pytest", "-q", "--durations=6", "tests/cuda"]],
     "install": [["pytest", "-q", "--durations=6", "tests/install"]],
+    "scale": [["pytest", "-q", "--durations=6", "tests/scale"]],
+    "fleet": [["pytest", "-q", "--durations=6", "tests/fleet"]],
     "default": molecule("default"),
     "faults": molecule("faults"),
     "gateway": [["pytest", "-q", "--durations=6", "tests/gateway"]],
