@@ -158,7 +158,7 @@ def test_galaxy_metadata_is_whole(root, load):
     assert metadata["dependencies"] == {}
 
 
-@pytest.mark.parametrize("kind, folder", [("module", "modules"), ("filter", "filter")])
+@pytest.mark.parametrize("kind, folder", [("module", "modules"), ("filter", "filter"), ("lookup", "lookup")])
 def test_every_plugin_has_documentation_that_renders(root, run, kind, folder):
     names = sorted(
         f"llmfleet.sglang.{path.stem}" for path in (root / "plugins" / folder).glob("*.py") if path.stem != "__init__"
