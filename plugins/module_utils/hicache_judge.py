@@ -839,7 +839,7 @@ def _hidden(start, around, reasons):
 
 
 _REMEDY = {
-    "rate_limited": "Set LogRateLimitIntervalSec=0 in the unit and restart it.",
+    "rate_limited": "Set LogRateLimitIntervalSec=1s and LogRateLimitBurst=100000000 in the unit and restart it.",
     "blob": "Read the log with journalctl -o json --all.",
     "null_message": "Read the log with journalctl -o json --all.",
     "oversize_message": "Look for what writes such messages.",

@@ -10,6 +10,8 @@ from .preflight_rule import ERROR, GPUS, WARNING, Finding, listed, rule
 from .release_needs import version_key
 
 INFO = 6
+# What role serve writes into its units.
+ROLE_BURST = 100_000_000
 
 
 @rule("clock", WARNING)
@@ -58,19 +60,20 @@ def _journal_level(look):
 
 @rule("journal_rate_limit", WARNING)
 def _journal_rate_limit(look):
-    """The unit switches its own limit off; journald's counts only where an operator takes that back."""
+    """The unit has a limit that no service reaches; journald's counts only where an operator takes that back."""
     service = look.settings["unit_directives"].get("Service") or {}
-    interval, burst = service.get("LogRateLimitIntervalSec", 0), service.get("LogRateLimitBurst")
+    interval, burst = service.get("LogRateLimitIntervalSec", 1), service.get("LogRateLimitBurst", ROLE_BURST)
     journal = look.host["journal"]
-    seconds = journal["rate_limit_seconds"] if interval is None else journald_conf.seconds(str(interval))
-    burst = journal["rate_limit_burst"] if burst is None else int(burst)
-    # 0 switches the limit off, in either of the two.
+    # systemd hands no 0 on to journald, so that in a unit it means the same as nothing.
+    seconds = journald_conf.seconds(str(interval or 0)) or journal["rate_limit_seconds"]
+    burst = int(burst or 0) or journal["rate_limit_burst"]
+    # In journald's own configuration, 0 switches the limit off, in either of the two.
     if not seconds or not burst or burst >= look.number("min_journal_burst"):
         return None
     return Finding(
         f"serve_unit_directives leaves a limit on the service's messages: {burst} in {seconds:g} s",
         look.least("min_journal_burst"),
-        "Leave LogRateLimitIntervalSec at the role's own 0, or raise RateLimitBurst in /etc/systemd/journald.conf.",
+        "Leave LogRateLimitIntervalSec and LogRateLimitBurst as the role has them.",
     )
 
 

@@ -40,7 +40,7 @@ def test_active_means_ready(server):
 def test_the_unit_holds_what_a_fleet_relies_on(server):
     unit = server.show()
     assert (unit["KillMode"], unit["Restart"], unit["OOMPolicy"]) == ("mixed", "on-failure", "stop")
-    assert (unit["LimitMEMLOCK"], unit["LogRateLimitIntervalUSec"]) == ("infinity", "0")
+    assert (unit["LimitMEMLOCK"], unit["LogRateLimitBurst"]) == ("infinity", "100000000")
     assert (unit["User"], unit["NoNewPrivileges"], unit["ProtectSystem"]) == ("sglang", "yes", "strict")
     assert "multi-user.target" in unit["After"].split()
 

@@ -103,7 +103,7 @@ def start(host, interpreter):
                 )
             ]
             argv = [interpreter, *_argv(settings, folder, 31000 + 10 * number)]
-            command = ["systemd-run", f"--unit={unit}", "--property=LogRateLimitIntervalSec=0", *environment, *argv]
+            command = ["systemd-run", f"--unit={unit}", "--property=LogRateLimitBurst=100000000", *environment, *argv]
             host.check_output(shlex.join(command))
             log = f"journalctl --unit={unit} --all --output=cat --no-pager"
             wait = (

@@ -151,7 +151,7 @@ def role_settings():
     }
     plain = {name.removeprefix("preflight_"): value for name, value in defaults.items()}
     assert set(made) == {name for name, value in plain.items() if "{{" in str(value)}
-    return {**plain, **made}
+    return {**plain, **made, "managed_python": ""}
 
 
 SETTINGS = role_settings()
@@ -225,6 +225,13 @@ CASES = [
     *row("python", host={"python_version": "3.8.10"}, seen="3.8.10"),
     *row("engine_python", host={"engine_python.version": "3.10.12"}, seen="3.10.12"),
     *row("engine_python", host={"engine_python.version": "3.14.0"}, seen="3.14.0"),
+    *row(
+        "engine_python",
+        "warning",
+        host={"engine_python.version": "3.10.12"},
+        settings={"managed_python": "3.12"},
+        seen="3.10.12",
+    ),
     *row("engine_python", host={"engine_python.version": None}, seen="does not run"),
     *row("engine_python", "warning", host={"engine_python.path": None}, settings={"engine_python": "python3.13"}),
     *row("engine_python", host={"engine_python.path": None}, settings={"engine_python": "/opt/python"}, seen="/opt"),
@@ -277,14 +284,14 @@ CASES = [
         "journal_rate_limit",
         "warning",
         host={"journal.rate_limit_burst": 500},
-        settings={"unit_directives": {"Service": {"LogRateLimitIntervalSec": "30s"}}},
-        seen="500 in 30 s",
+        settings={"unit_directives": {"Service": {"LogRateLimitIntervalSec": "20s", "LogRateLimitBurst": 0}}},
+        seen="500 in 20 s",
     ),
     *row(
         "journal_rate_limit",
         "warning",
         host={"journal.rate_limit_burst": 500},
-        settings={"unit_directives": {"Service": {"LogRateLimitIntervalSec": None}}},
+        settings={"unit_directives": {"Service": {"LogRateLimitIntervalSec": 0, "LogRateLimitBurst": None}}},
         seen="500 in 30 s",
     ),
     *row(
@@ -438,11 +445,12 @@ def test_faults_that_belong_together(entry, changes, wanted):
         ("main", {"host": {"listeners": [{"address": "127.0.0.1", "port": 30000, "pid": 9, "unit": UNIT}]}}),
         ("main", {"host": {"journal.rate_limit_burst": 5, "journal.max_level": 6}}),
         ("main", {"settings": {"unit_directives": {"Service": {"LogRateLimitIntervalSec": "30s"}}}}),
+        ("main", {"settings": {"unit_directives": {"Service": {"LogRateLimitIntervalSec": 0}}}}),
         (
             "main",
             {
                 "host": {"journal.rate_limit_burst": 5, "journal.rate_limit_seconds": 0},
-                "settings": {"unit_directives": {"Service": {"LogRateLimitIntervalSec": None}}},
+                "settings": {"unit_directives": {"Service": {"LogRateLimitIntervalSec": None, "LogRateLimitBurst": 0}}},
             },
         ),
         ("main", {"host": {"kernel.release": "6.14.0-37-generic"}}),
