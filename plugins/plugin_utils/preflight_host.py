@@ -78,8 +78,15 @@ def _engine_python(look):
     minor = version_key(python["version"])[:2]
     if minor >= version_key(first) and (last is None or minor <= version_key(last)):
         return None
+    seen = f"{named}, which is Python {python['version']}"
+    managed = look.settings.get("managed_python")
+    if managed:
+        mend = (
+            f"Role sglang has uv fetch Python {managed} (sglang_managed_python_version); a host without a route cannot."
+        )
+        return Finding(seen, needed, mend, WARNING)
     mend = f"Set sglang_python_executable to such a Python, for example python{last or '3.12'}."
-    return Finding(f"{named}, which is Python {python['version']}", needed, mend, ERROR)
+    return Finding(seen, needed, mend, ERROR)
 
 
 @rule("glibc")
