@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -126,8 +127,8 @@ def until():
 
 def boot(name):
     found = {host: Host(host, facts) for host, facts in inventory_hosts(name).items()}
-    for host in found.values():
-        host.up()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(Host.up, found.values()))
     return found
 
 
