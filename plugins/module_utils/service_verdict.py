@@ -8,8 +8,6 @@ Standard library only, Python 3.9 and newer, no Ansible.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from .hicache_plan import device_settings
 
 # Labels of the pools that make a rank; every other pool only takes memory.
@@ -31,15 +29,6 @@ _KEPT = (
 
 def _reason(code, message):
     return {"code": code, "message": message}
-
-
-def seconds_to_ready(started_at, ready_at):
-    """Whole seconds between two ISO 8601 times, or None where one is missing or no time."""
-    try:
-        start, ready = (datetime.fromisoformat(str(text).replace("Z", "+00:00")) for text in (started_at, ready_at))
-        return round((ready - start).total_seconds())
-    except (TypeError, ValueError):
-        return None
 
 
 def _failed_request(what, answer):
@@ -161,7 +150,8 @@ def service_verdict(journal, settings, answers=None):
             verdict = "fail"
             reasons += found
     result = {key: journal.get(key) for key in _KEPT}
-    seconds = seconds_to_ready(journal.get("started_at"), journal.get("ready_at"))
+    seconds = journal.get("seconds_to_ready")
+    seconds = None if seconds is None else round(seconds)
     ready = f"ready after {seconds} s" if seconds is not None else "not seen ready"
     figures = _figures(journal, settings["hicache_enabled"], settings["ranks"])
     result.update(

@@ -60,7 +60,7 @@ def untouched(host):
         ]
 
     with host.sudo():
-        host.check_output(f"systemctl reset-failed {UNIT}; systemctl start {UNIT}")
+        host.check_output(f"systemctl reset-failed {UNIT}; timeout 120 systemctl start {UNIT}")
         before = state()
         yield
         assert state() == before

@@ -97,8 +97,14 @@ def test_perfect_lines_of_a_dead_server_do_not_pass(host):
         # Kernels that an earlier start compiled would hide that there is no compiler any more.
         host.check_output("find /var/cache /var/lib/sglang /tmp -path '*torchinductor*' -delete")
         try:
-            host.check_output(f"systemctl restart {UNIT}")
-            time.sleep(1)
+            shown = f"systemctl show --property=InvocationID --value {UNIT}"
+            before = host.check_output(shown)
+            # The start never becomes ready, so that nobody may wait for it.
+            host.check_output(f"systemctl restart --no-block {UNIT}")
+            deadline = time.monotonic() + 300
+            while host.check_output(shown) == before:
+                assert time.monotonic() < deadline, "no new start began"
+                time.sleep(0.5)
             options = {
                 "unit": UNIT, "ranks": 2, "ratio": 4.0, "bytes_per_token": 3456, "page_size": 64, "release": "0.5.23",
                 "health_url": "http://127.0.0.1:30000/health_generate", "timeout": 300, "poll_interval": 1,

@@ -50,14 +50,23 @@ def groups_of(pid, proc="/proc"):
     return found
 
 
-def unit_of(pid, proc="/proc"):
-    """Name of the unit that a process belongs to, or None."""
+def group_of(pid, proc="/proc"):
+    """Control group of a process in which systemd keeps it, the empty text where it is gone."""
     groups = groups_of(pid, proc)
-    for path in (groups.get("name=systemd"), groups.get("")):
-        units = [part for part in (path or "").split("/") if part.endswith((".service", ".scope"))]
-        if units:
-            return units[-1]
-    return None
+    # With the first version of control groups the unified hierarchy may be there and hold nothing.
+    return groups.get("name=systemd") or groups.get("") or ""
+
+
+def unit_of(group):
+    """Name of the unit that a control group belongs to, or None."""
+    units = [part for part in group.split("/") if part.endswith((".service", ".scope"))]
+    return units[-1] if units else None
+
+
+def own_group(unit, pid, proc="/proc"):
+    """Control group of the unit, as this program was started in it; None where it was not."""
+    group = group_of(pid, proc)
+    return group[: group.rindex(unit) + len(unit)] if unit_of(group) == unit else None
 
 
 def ancestors(pid, proc="/proc"):
@@ -74,16 +83,20 @@ def name_of(pid, proc="/proc"):
     return f"{pid} ({read(f'{proc}/{pid}/comm').strip() or 'gone'})"
 
 
-def processes_of(unit, own, proc="/proc"):
-    """Processes of a unit besides ``own``, those that are dead but not yet gone left out."""
+def processes_of(group, own, proc="/proc"):
+    """Processes of a control group besides ``own``, those that are dead but not yet gone left out."""
     found = []
     for entry in os.listdir(proc):
-        if not entry.isdigit() or int(entry) in own or unit_of(entry, proc) != unit:
+        if not entry.isdigit() or int(entry) in own or not within(group_of(entry, proc), group):
             continue
         state = read(f"{proc}/{entry}/stat").rpartition(")")[2].split()
         if state and state[0] not in ("Z", "X"):
             found.append(int(entry))
     return sorted(found)
+
+
+def within(group, other):
+    return group == other or group.startswith(f"{other}/")
 
 
 def address_of(text):
@@ -169,10 +182,13 @@ def available_gb(proc="/proc"):
     return int(found.group(1)) * 1024 / GB if found else None
 
 
-def leftovers(ask, own, proc="/proc"):
-    """What keeps the unit from starting, one part of a sentence each."""
+def leftovers(ask, group, own, proc="/proc"):
+    """What keeps the unit from starting, one part of a sentence each.
+
+    ``group``: the unit's control group, None where that is not known; ``own``: processes of this program.
+    """
     found = []
-    left = processes_of(ask.unit, own, proc)
+    left = processes_of(group, own, proc) if group else []
     if left:
         found.append(f"processes of the last instance: {', '.join(name_of(pid, proc) for pid in left[:8])}")
     for address, inode in listeners(ask.port, proc):
@@ -183,7 +199,8 @@ def leftovers(ask, own, proc="/proc"):
             break
     for pid, gpu in sorted(gpu_processes(ask.gpus).items()):
         # Another unit may well share a GPU. What has no unit, or no process any more, is what a crash leaves.
-        if pid not in left and unit_of(pid, proc) in (None, ask.unit):
+        holder = group_of(pid, proc)
+        if pid not in left and (unit_of(holder) is None or (group and within(holder, group))):
             found.append(f"memory of GPU {gpu}, held by process {name_of(pid, proc)}")
     free = available_gb(proc)
     if ask.memory_gb and free is not None and free < ask.memory_gb:
@@ -193,11 +210,11 @@ def leftovers(ask, own, proc="/proc"):
 
 def wait_until_free(ask):
     """Wait until nothing is left; returns the exit status."""
-    own = ancestors(os.getpid())
+    own, group = ancestors(os.getpid()), own_group(ask.unit, os.getpid())
     deadline = time.monotonic() + ask.seconds
     told = None
     while True:
-        found = leftovers(ask, own)
+        found = leftovers(ask, group, own)
         if not found:
             return 0
         if found != told:

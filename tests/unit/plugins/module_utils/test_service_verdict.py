@@ -8,7 +8,7 @@ import copy
 
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_plan
-from ansible_collections.llmfleet.sglang.plugins.module_utils.service_verdict import seconds_to_ready, service_verdict
+from ansible_collections.llmfleet.sglang.plugins.module_utils.service_verdict import service_verdict
 
 JOURNAL = {
     "verdict": "pass",
@@ -27,6 +27,7 @@ JOURNAL = {
     "invocation_id": "0123",
     "started_at": "2026-03-01T23:40:00+00:00",
     "ready_at": "2026-03-01T23:45:12.4+00:00",
+    "seconds_to_ready": 312.4,
 }
 SETTINGS = {
     "host": "gpu1",
@@ -113,7 +114,7 @@ def test_the_journal_is_never_overruled():
     reason = {"code": "rank_missing", "message": "TP3 is missing"}
     for verdict in ("fail", "inconclusive"):
         assert _judge(journal={"verdict": verdict, "reasons": [reason]})["verdict"] == verdict
-    unasked = service_verdict({**JOURNAL, "verdict": "fail", "reasons": [reason], "ready_at": None}, SETTINGS)
+    unasked = service_verdict({**JOURNAL, "verdict": "fail", "reasons": [reason], "seconds_to_ready": None}, SETTINGS)
     assert unasked["verdict"] == "fail"
     assert unasked["reasons"] == [reason]
     assert unasked["summary"].endswith("not seen ready")
@@ -124,11 +125,6 @@ def test_ranks_that_differ_are_shown_as_a_span():
     summary = _judge(journal={"ranks": pools, "expected_gb": None})["summary"]
     assert "0.50 to 0.55 GB each (no prediction)" in summary
     assert "draft" not in summary
-
-
-@pytest.mark.parametrize("times", [(None, None), ("x", "y"), ("2026-03-01T23:40:00+00:00", None)])
-def test_seconds_need_two_times(times):
-    assert seconds_to_ready(*times) is None
 
 
 def test_the_record_is_what_a_plan_can_use_again():
