@@ -135,14 +135,13 @@ stamp_used:
 """
 
 import glob
-import json
 import os
 import pwd
 import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import argument_check, argument_probe
+from ..module_utils import argument_check, argument_probe, stamp_file
 
 
 def package_records(python):
@@ -155,22 +154,13 @@ def package_records(python):
 
 def read_stamp(path):
     """Content of a stamp; an empty one when there is none, or one that this version did not write."""
-    try:
-        with open(path, "rb") as stream:
-            stamp = json.loads(stream.read().decode("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return stamp if isinstance(stamp, dict) and stamp.get("format") == argument_check.STAMP_FORMAT else {}
+    return stamp_file.read_stamp(path, lambda stamp: stamp.get("format") == argument_check.STAMP_FORMAT) or {}
 
 
 def write_stamp(module, path, content):
     """Writes the stamp in one step; False where the place cannot be written to."""
-    partial = f"{path}.{os.getpid()}"
     try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
-            json.dump(content, stream, indent=1, sort_keys=True)
-            stream.write("\n")
-        os.replace(partial, path)
+        stamp_file.write_stamp(path, content, 0o600)
     except OSError as error:
         module.warn(f"The stamp {path} cannot be written ({error.strerror}): the parser is asked again next time.")
         return False
