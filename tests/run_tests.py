@@ -57,6 +57,7 @@ STAGES = {
     "default": molecule("default"),
     "faults": molecule("faults"),
     "gateway": [["pytest", "-q", "--durations=6", "tests/gateway"]],
+    "router": [["pytest", "-q", "--durations=6", "tests/router"]],
     "model": [["pytest", "-q", "--durations=6", "tests/model"]],
     "preflight": molecule("preflight"),
     "refusals": molecule("refusals"),
