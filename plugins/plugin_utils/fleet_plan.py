@@ -139,17 +139,16 @@ def plan(fleet):
     change, wanted = bool(fleet.get("change")), str(fleet.get("wanted") or "")
     hosts = [Host(look, workers, wanted, change) for look in fleet["looks"]]
     kept_out = [] if fleet.get("drained_included") else [host for host in hosts if host.person]
-    done = [
-        host
-        for host in hosts
-        if host not in kept_out and host.proved and not host.unfinished and (not routers or host.serves(routers))
-    ]
+    serving = {host.unit for host in hosts if host.serves(routers)}
+    # Nodes of one service go together, and only one of them has an entry in the routers.
+    undone = {host.unit for host in hosts if not host.proved or host.unfinished}
+    undone |= {host.unit for host in hosts if routers and host.unit not in serving}
+    done = [host for host in hosts if host not in kept_out and host.unit not in undone]
     left = [host for host in hosts if host not in kept_out and host not in done]
     refused = [f"{sentence}." for sentence in silent]
     refused += [
         f"{host.name}: service {name} has nothing to go to: {why}." for host in left for name, why in host.missing
     ]
-    serving = {host.unit for host in hosts if host.serves(routers)}
     own = {host.name for host in hosts}
     serving |= {worker["host"] for worker in workers if worker.get("state") == "serving" and worker["host"] not in own}
     size = len({host.unit for host in hosts} | {worker["host"] for worker in workers if worker["host"] not in own})

@@ -118,6 +118,18 @@ def test_where_a_rollback_leads(wanted, one, target):
         assert plan["skipped"] == ["a"] and target == one["state"]["active"]
 
 
+def test_nodes_of_one_service_go_together_and_count_as_one():
+    done, looks = service(NEW, (NEW,)), []
+    for host, unit, one in (("a", "x", done), ("b", "x", done), ("c", "y", done), ("d", "y", service())):
+        looks.append({"host": host, "unit": unit, "services": [one], "staged": {"kimi": NEW}})
+    # The second nodes have no entry in the router.
+    asked = [router(worker("a"), worker("c"))]
+    given = {"looks": looks, "asked": asked, "routers": ["lb"], "sizes": [1], "minimum": 1, "wanted": ""}
+    plan = fleet_plan.plan(given)
+    assert plan["skipped"] == ["a", "b"] and hosts_of(plan) == [["c", "d"]] and plan["refused"] == []
+    assert fleet_plan.plan({**given, "minimum": 2})["refused"]
+
+
 def test_who_a_person_drained_is_left_alone_and_named():
     asked = [router(worker("a", "drained", by="jo"), worker("b"))]
     plan = planned({"a": service(), "b": service()}, asked)
