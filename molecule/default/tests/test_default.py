@@ -127,3 +127,20 @@ def test_a_later_day_judges_again_and_changes_nothing(host, fact):
     assert "changed=0" in done.stdout
     assert "PASS - 8 of 8 ranks" in done.stdout
     assert json.loads(host.file("/etc/ansible/facts.d/sglang_kimi.fact").content_string) == fact
+
+
+def test_the_unit_is_less_exposed_than_other_units_of_gpu_services(host):
+    """The figure of systemd-analyze security, of unit files alone, so that all are judged alike."""
+    units = {path.name: path.read_text() for path in (Path(__file__).parent / "units").glob("*.service")}
+    with host.sudo():
+        units[UNIT] = host.file(f"/etc/systemd/system/{UNIT}").content_string
+        folder = host.check_output("mktemp --directory")
+        figures = {}
+        for name, text in units.items():
+            host.check_output("printf '%s' %s > %s", text, f"{folder}/{name}")
+            told = host.check_output("systemd-analyze security --offline=true --no-pager %s", f"{folder}/{name}")
+            figures[name] = float(re.search(r"exposure level for \S+: ([0-9.]+)", told).group(1))
+    print(figures)
+    ours = figures.pop(UNIT)
+    assert ours <= 2.1, figures
+    assert len(figures) == 4 and min(figures.values()) > 9, figures
