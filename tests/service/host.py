@@ -167,10 +167,8 @@ class Server:
         return json.loads(self.on_host("cat /etc/sglang/kimi/state.json"))
 
     def ranks(self, unit=UNIT):
-        """{process title: PID} of a unit's ranks, as the control group has them."""
-        group = (
-            f"/sys/fs/cgroup/systemd/system.slice/{unit}/cgroup.procs /sys/fs/cgroup/system.slice/{unit}/cgroup.procs"
-        )
-        pids = self.on_host(f"ps -ww -o pid=,args= -p $(cat {group} 2>/dev/null | paste -sd,)").splitlines()
-        found = dict(reversed(line.split(None, 1)) for line in pids)
+        """{process title: PID} of a unit's ranks. Lab hosts share control groups, hence not from cgroup.procs."""
+        pids = f"grep -l '/{unit}$' /proc/[0-9]*/cgroup 2>/dev/null | cut -d/ -f3 | paste -sd,"
+        lines = self.on_host(f"ps -ww -o pid=,args= -p $({pids})").splitlines()
+        found = dict(reversed(line.split(None, 1)) for line in lines)
         return {title: int(pid) for title, pid in found.items() if title.startswith("sglang::schedul")}
