@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# Copyright: (c) 2026, llmfleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measure playbooks on a fleet of lab hosts, all with the same hosts and forks in one run.
+
+One host is deployed with the stand-in engine, and 32 are booted from its disk. A deployment that changes nothing, with
+site_shortcut_enabled, is held against `ansible all -m ping` on the same 8 hosts, in turns; without it the ratio is told
+and has no limit. Then verify.yml and status.yml on 8 and 32 hosts against
+themselves on one: the time of a host must fall or stay level. The best of the rounds counts. Needs root, as the lab
+does. Ends with status 1 above a limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / ".venv" / "collections")]
+
+from ansible_collections.llmfleet.sglang.tests.scale.fleet import Fleet  # noqa: E402
+
+DEPLOYED, PING_LIMIT = 8, 12.0
+SHORTCUT = ("-e", "site_shortcut_enabled=true")
+COUNTS = (1, 8, 32)
+# A host of many may take as long as a host of one, and what two runs of the same differ by.
+LEVEL_LIMIT = 1.05
+
+
+def best(rounds: int, *calls) -> list[float]:
+    """Seconds of each call, in turns, the best of the rounds."""
+    taken: list[list[float]] = [[] for _call in calls]
+    for _round in range(rounds):
+        for times, call in zip(taken, calls):
+            done = call()
+            if done.code:
+                sys.exit(f"bench: {done.output[-3000:]}")
+            times.append(done.seconds)
+    return [min(times) for times in taken]
+
+
+def row(what: str, hosts: int, seconds: float, ratio: float | None = None, limit: float | None = None) -> bool:
+    """Print one line of the table; returns whether the limit is kept."""
+    kept = ratio is None or limit is None or ratio <= limit
+    told = "" if ratio is None else f"{ratio:9.2f}"
+    judged = "" if limit is None else f"{limit:8.2f}  {'kept' if kept else 'MISSED'}"
+    print(f"{what:30}{hosts:6}{seconds:9.2f}{seconds / hosts:9.2f}{told:>9}{judged}", flush=True)
+    return kept
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--hosts", type=int, default=max(COUNTS), help="largest number of hosts (default: %(default)s)")
+    args = parser.parse_args(argv)
+    counts = [count for count in COUNTS if count <= args.hosts]
+    fleet = Fleet()
+    kept = []
+    try:
+        fleet.prepare()
+        fleet.boot(counts[-1])
+        print(f"{'':30}{'hosts':>6}{'s':>9}{'s/host':>9}{'ratio':>9}{'limit':>8}")
+        # Verdicts on the starts of this boot, and connections that are open: both sides begin alike.
+        proved = fleet.play("playbooks/verify.yml", counts[-1], "-e", "verify_timeout=600")
+        if proved.code:
+            sys.exit(f"bench: {proved.output[-3000:]}")
+        # A whole deployment, so that the next can see that nothing has changed.
+        fleet.play("site.yml", DEPLOYED, *SHORTCUT)
+        ping, short, whole = best(
+            args.rounds,
+            functools.partial(fleet.ping, DEPLOYED),
+            functools.partial(fleet.play, "site.yml", DEPLOYED, *SHORTCUT),
+            functools.partial(fleet.play, "site.yml", DEPLOYED),
+        )
+        row("ansible all -m ping", DEPLOYED, ping)
+        kept.append(row("site.yml, no change, to ping", DEPLOYED, short, short / ping, PING_LIMIT))
+        row("  without the shortcut", DEPLOYED, whole, whole / ping)
+        for playbook in ("verify", "status"):
+            one = None
+            for count in counts:
+                (seconds,) = best(args.rounds, functools.partial(fleet.play, f"playbooks/{playbook}.yml", count))
+                each = seconds / count
+                one = one or each
+                kept.append(row(f"{playbook}.yml, each to one", count, seconds, each / one, LEVEL_LIMIT))
+    finally:
+        fleet.down()
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
