@@ -54,6 +54,7 @@ STAGES = {
     "install": [["pytest", "-q", "--durations=6", "tests/install"]],
     "scale": [["pytest", "-q", "--durations=6", "tests/scale"]],
     "fleet": [["pytest", "-q", "--durations=6", "tests/fleet"]],
+    "service": [["pytest", "-q", "--durations=6", "tests/service"]],
     "default": molecule("default"),
     "faults": molecule("faults"),
     "gateway": [["pytest", "-q", "--durations=6", "tests/gateway"]],
