@@ -110,15 +110,21 @@ def role(offer):
 
 
 @pytest.fixture(scope="session")
-def role_each(offer, tmp_path_factory):
-    """Runs the role once, on several hosts, with variables for each: role_each({"host": {variable: value}})."""
+def play_each(offer, tmp_path_factory):
+    """Runs a playbook on several hosts, with variables for each: play_each("role.yml", {"host": {variable: value}})."""
 
-    def run(variables):
+    def run(name, variables, *words):
         path = tmp_path_factory.mktemp("each") / "variables.json"
         path.write_text(json.dumps({"all": {"hosts": variables}}))
-        return play("role.yml", offer, "--limit", ":".join(variables), inventories=[path])
+        return play(name, offer, "--limit", ":".join(variables), *words, inventories=[path])
 
     return run
+
+
+@pytest.fixture(scope="session")
+def role_each(play_each):
+    """The same for the role: role_each({"host": {variable: value}})."""
+    return partial(play_each, "role.yml")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -137,7 +143,7 @@ def hosts(offer):
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(up, HOSTS))
         prepared = play("prepare.yml", offer)
-        assert prepared.rc == 0, prepared
+        assert prepared.rc == 0, str(prepared)
         yield
     finally:
         subprocess.run(down, check=True, stdout=subprocess.DEVNULL)

@@ -27,7 +27,7 @@ def test_check_mode_on_blank_hosts_changes_nothing(role, on):
     look += "dpkg-query -W | md5sum; rpm -qa 2>/dev/null | md5sum"
     before = {name: on(name, look) for name in HOSTS}
     done = role("all", "--check")
-    assert done.rc == 0, done
+    assert done.rc == 0, str(done)
     assert done.served == len(HOSTS)
     print("check mode on blank hosts:", done.changed)
     assert {name: on(name, look) for name in HOSTS} == before
@@ -68,7 +68,7 @@ def test_what_an_older_installation_left_is_removed_and_the_rest_stays(role, on,
 
 def test_the_first_run_installs_and_holds_the_tuple(role, on, versions):
     done = role("all")
-    assert done.rc == 0, done
+    assert done.rc == 0, str(done)
     assert done.served == len(HOSTS)
     print("first run:", done.changed)
     for name in HOSTS:
@@ -115,8 +115,8 @@ def test_names_are_those_of_the_distribution(versions):
 
 def test_the_second_run_changes_nothing(role):
     done = role("all")
-    assert done.rc == 0, done
-    assert done.changed == dict.fromkeys(HOSTS, 0), done
+    assert done.rc == 0, str(done)
+    assert done.changed == dict.fromkeys(HOSTS, 0), str(done)
 
 
 def test_an_unattended_upgrade_leaves_the_tuple_alone(on, versions):
@@ -151,7 +151,7 @@ def first_wave(role_each, offer, on, versions):
             "cuda-ubu24": {"cuda_pci_path": "/srv/pci"},
         }
     )
-    assert done.failed == set(HOSTS) - {"cuda-ubu24"}, done
+    assert done.failed == set(HOSTS) - {"cuda-ubu24"}, str(done)
     done.before = before
     return done
 
@@ -213,12 +213,12 @@ def second_wave(first_wave, role_each, on):
 
 def test_a_local_connection_is_never_restarted(second_wave, on):
     """The variable alone is not enough: over a local connection the run itself would die."""
-    assert "A host is never restarted over a local connection" in second_wave.told("cuda-deb12"), second_wave
+    assert "A host is never restarted over a local connection" in second_wave.told("cuda-deb12"), str(second_wave)
     assert on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id") == on("cuda-deb12", "cat /etc/boot-id")
 
 
 def check_vanished(done, name, versions):
-    assert name in done.failed, done
+    assert name in done.failed, str(done)
     assert "cuda_driver_version is '580.65.06'" in done.told(name)
     assert "offers nvidia-open as 580." in done.told(name)
     assert FIRST in done.told(name)
@@ -230,7 +230,7 @@ def test_a_vanished_version_is_named_with_what_is_there_by_dnf(second_wave, vers
 
 
 def test_what_failed_in_the_middle_is_finished_by_the_next_run(second_wave, on, versions):
-    assert "cuda-ubu22" not in second_wave.failed, second_wave
+    assert "cuda-ubu22" not in second_wave.failed, str(second_wave)
     packages, held = versions("cuda-ubu22")
     assert {packages[part] for part in DRIVER} == {SECOND}
     assert held >= DRIVER
@@ -238,12 +238,12 @@ def test_what_failed_in_the_middle_is_finished_by_the_next_run(second_wave, on, 
 
 
 def test_a_second_run_with_a_fabric_manager_changes_nothing(second_wave):
-    assert second_wave.changed["cuda-ubu24"] == 0, second_wave
+    assert second_wave.changed["cuda-ubu24"] == 0, str(second_wave)
     assert "cuda-ubu24" not in second_wave.failed
 
 
 def test_a_host_without_a_gpu_is_left_alone_where_none_is_required(second_wave):
-    assert "cuda-deb13" not in second_wave.failed, second_wave
+    assert "cuda-deb13" not in second_wave.failed, str(second_wave)
     assert second_wave.changed["cuda-deb13"] == 0
     assert "left as it is: no NVIDIA GPU" in second_wave.told("cuda-deb13")
 
@@ -260,15 +260,15 @@ def third_wave(second_wave, role_each, offer, on):
 
 
 def test_with_permission_the_host_is_restarted_once_and_serves(third_wave, on):
-    assert "cuda-deb12" not in third_wave.failed, third_wave
+    assert "cuda-deb12" not in third_wave.failed, str(third_wave)
     assert f"SERVE home=/usr/local/cuda-13.0 restart=False driver={SECOND}" in third_wave.told("cuda-deb12")
     assert on("cuda-deb12", "cat /proc/sys/kernel/random/boot_id") != on("cuda-deb12", "cat /etc/boot-id")
 
 
 def check_broken(done, name, manager):
-    assert name in done.failed, done
+    assert name in done.failed, str(done)
     for told in (f"{manager} cannot use", "(cuda_repository_url)", "name a mirror that is whole"):
-        assert told in done.told(name), done
+        assert told in done.told(name), str(done)
     assert "SERVE" not in done.told(name)
 
 
@@ -277,7 +277,7 @@ def test_a_broken_mirror_is_named_by_dnf(third_wave):
 
 
 def test_a_fabric_manager_goes_where_there_are_no_nvswitches(third_wave, versions):
-    assert "cuda-ubu24" not in third_wave.failed, third_wave
+    assert "cuda-ubu24" not in third_wave.failed, str(third_wave)
     assert "nvidia-fabricmanager" not in versions("cuda-ubu24")[0]
 
 
@@ -294,7 +294,7 @@ def test_a_vanished_version_is_named_with_what_is_there_by_apt(fourth_wave, vers
 
 
 def test_a_module_for_another_kernel_stops_the_run(fourth_wave):
-    assert "cuda-ubu24" in fourth_wave.failed, fourth_wave
+    assert "cuda-ubu24" in fourth_wave.failed, str(fourth_wave)
     told = f"dkms built nvidia/{FIRST} for 6.1.0-1-amd64, and not for {platform.release()}"
     assert told in fourth_wave.told("cuda-ubu24")
 
@@ -312,18 +312,18 @@ def test_a_broken_mirror_is_named_by_apt(fourth_wave, role, offer, on):
 def test_a_rotated_key(role, offer, on):
     offer.build("debian12", "--rotate-key")
     pinned = role("cuda-deb12", **now(cuda_repository_key_checksum=f"sha256:{'0' * 64}"))
-    assert "If the key was rotated" in pinned.words, pinned
+    assert "If the key was rotated" in pinned.words, str(pinned)
     assert "it is sha256:" in pinned.words
     # The address still gives the old key: apt alone would go on with the old index and say nothing.
     old = role("cuda-deb12", **now(cuda_repository_key_url=f"{offer.url}/debian13/x86_64/llmfleet-lab.pub"))
-    assert "signed by another key" in old.words, old
+    assert "signed by another key" in old.words, str(old)
     done = role("cuda-deb12", **now())
-    assert done.rc == 0, done
+    assert done.rc == 0, str(done)
 
 
 def test_an_installed_version_that_vanished_is_kept(role, offer, on):
     offer.build("debian12", "--driver-version", FIRST)
     on("cuda-deb12", "apt-get update")
     done = role("cuda-deb12", **now())
-    assert done.rc == 0, done
-    assert done.changed == {"cuda-deb12": 0}, done
+    assert done.rc == 0, str(done)
+    assert done.changed == {"cuda-deb12": 0}, str(done)

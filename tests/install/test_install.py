@@ -29,7 +29,7 @@ exec "$(ls -d /opt/sglang/tools/uv-*/bin/uv)" "$@"
 
 def test_check_mode_on_a_blank_host_ends_well_and_changes_nothing(play, hosts):
     played = play("sglang.yml", "inventory", "--check")
-    assert played.code == 0, played
+    assert played.code == 0, str(played)
     assert all(changed > 0 for changed in played.changed.values())
     for host in hosts.values():
         assert host.run("ls -d /opt/sglang /var/lib/sglang 2>/dev/null; getent passwd sglang", check=False) == ""
@@ -45,9 +45,9 @@ def test_a_release_is_installed_on_both_platforms_and_a_second_run_changes_nothi
         assert host.run(f"setpriv --reuid sglang --regid sglang --clear-groups sh -c '{run}'") == "fine"
         assert host.run("find /opt/sglang/releases -user sglang -o -perm /o+w ! -type l | head -1") == ""
     again = play("sglang.yml", "inventory")
-    assert again.code == 0 and set(again.changed.values()) == {0}, again
+    assert again.code == 0 and set(again.changed.values()) == {0}, str(again)
     checked = play("sglang.yml", "inventory", "--check")
-    assert checked.code == 0 and set(checked.changed.values()) == {0}, checked
+    assert checked.code == 0 and set(checked.changed.values()) == {0}, str(checked)
 
 
 def test_a_second_release_beside_a_running_service_leaves_it_alone(play, hosts):
@@ -62,7 +62,7 @@ def test_a_second_release_beside_a_running_service_leaves_it_alone(play, hosts):
     played = play(
         "sglang.yml", "inventory", "--limit", host.name, sglang_version="0.5.16+standin", sglang_releases_kept=1
     )
-    assert played.code == 0, played
+    assert played.code == 0, str(played)
     new = host.run("readlink /opt/sglang/current")
     assert re.search(r"/0\.5\.16\+standin-[0-9a-f]{12}$", new)
     assert (host.run(show), host.files(old)) == (before, files)
@@ -72,7 +72,7 @@ def test_a_second_release_beside_a_running_service_leaves_it_alone(play, hosts):
     played = play(
         "sglang.yml", "inventory", "--limit", host.name, sglang_version="0.5.16+standin", sglang_releases_kept=1
     )
-    assert played.code == 0 and played.changed == {host.name: 1}, played
+    assert played.code == 0 and played.changed == {host.name: 1}, str(played)
     assert host.releases() == [new.rpartition("/")[2]]
     assert host.run("ls /var/cache/sglang/kimi") == ""
 
@@ -89,7 +89,7 @@ def test_the_killed_controllers_release_is_completed_once(play, start, until, ho
     assert host.run("ls /opt/sglang/releases/0.5.16*/complete.json 2>/dev/null || true") == ""
     host.run("rm /run/hold")
     second = play("sglang.yml", "inventory", "--limit", host.name, **variables)
-    assert second.code == 0, second
+    assert second.code == 0, str(second)
     assert "0.5.16" in host.run("cat /opt/sglang/current/complete.json")
     assert host.run("wc -l < /run/installs") == "1"
 
@@ -105,7 +105,7 @@ def test_what_a_killed_installer_left_is_removed_and_done_again(play, hosts):
     variables = {"sglang_version": "0.5.23+standin", "sglang_uv_executable": "/usr/local/bin/slow-uv"}
     variables["sglang_constraints"] = ["absent==1"]
     killed = play("sglang.yml", "inventory", "--limit", host.name, **variables)
-    assert killed.code != 0, killed
+    assert killed.code != 0, str(killed)
     half = host.run("for d in /opt/sglang/releases/*; do [ -e $d/complete.json ] || echo $d; done")
     assert half.count("/opt/sglang/releases/") == 1
     # Not the same release: what is wanted meanwhile may have changed.
@@ -132,6 +132,6 @@ def test_unusable_settings_are_refused_by_name(play, hosts, variables, words):
     before = hosts["inst-12"].releases()
     played = play("sglang.yml", "inventory", "--limit", "inst-12", **variables)
     assert played.code != 0
-    assert [word for word in words if word not in played.text] == [], played
+    assert [word for word in words if word not in played.text] == [], str(played)
     assert "planted" not in played.text
     assert hosts["inst-12"].releases() == before

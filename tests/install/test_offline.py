@@ -16,7 +16,7 @@ def bundle(play, offline, tmp_path_factory):
     """A bundle, made while there is a route."""
     folder = tmp_path_factory.mktemp("bundle") / "b"
     played = play("playbooks/bundle.yml", "offline", bundle_dir=str(folder))
-    assert played.code == 0, played
+    assert played.code == 0, str(played)
     return folder
 
 
@@ -40,7 +40,7 @@ def test_a_bundle_has_everything_with_its_sums(bundle):
 
 def test_a_bundle_that_is_there_is_not_fetched_again(play, bundle):
     played = play("playbooks/bundle.yml", "offline", bundle_dir=str(bundle))
-    assert played.code == 0 and set(played.changed.values()) == {0}, played
+    assert played.code == 0 and set(played.changed.values()) == {0}, str(played)
 
 
 def test_a_host_that_is_cut_off_is_deployed_from_it_and_a_second_run_changes_nothing(play, offline, bundle):
@@ -48,11 +48,11 @@ def test_a_host_that_is_cut_off_is_deployed_from_it_and_a_second_run_changes_not
     ask = "timeout 5 curl --silent --show-error http://10.213.77.1:8077/wheels/ 2>&1 || echo unreachable"
     assert "unreachable" in offline.run(ask)
     played = deploy(play, bundle)
-    assert played.code == 0, played
-    assert "off-12 sglang-kimi.service: PASS" in played.text, played
+    assert played.code == 0, str(played)
+    assert "off-12 sglang-kimi.service: PASS" in played.text, str(played)
     assert offline.run("systemctl is-active sglang-kimi.service") == "active"
     again = deploy(play, bundle)
-    assert again.code == 0 and set(again.changed.values()) == {0}, again
+    assert again.code == 0 and set(again.changed.values()) == {0}, str(again)
 
 
 def test_a_file_that_broke_on_the_way_is_named(play, offline, bundle):
@@ -63,5 +63,5 @@ def test_a_file_that_broke_on_the_way_is_named(play, offline, bundle):
         sums.replace(hashlib.sha256(wheel.read_bytes()).hexdigest(), "0" * 64)
     )
     played = deploy(play, bundle)
-    assert played.code != 0 and wheel.name in played.text, played
+    assert played.code != 0 and wheel.name in played.text, str(played)
     assert offline.run("ls /opt/sglang/bundle/SHA256SUMS 2>/dev/null || true") == ""
