@@ -171,16 +171,14 @@ def test_the_process_got_every_variable_as_it_was_meant(changed):
     assert [got.get(f"LAB_{number}") for number in range(len(HOSTILE))] == HOSTILE
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [{"environment": {"LAB_BAD": "two\nlines"}}, {"serve_engine_options": {"weight-version": "two\nlines"}}],
-    ids=["environment", "option"],
-)
-def test_a_line_break_is_refused_before_anything_changes(changed, variables):
+def test_a_line_break_is_refused_before_anything_changes(changed):
     before = changed.state()["active"]
-    status, told = changed.serve("--tags=always,serve", **variables)
+    status, told = changed.serve(
+        environment={"LAB_BAD": "two\nlines"}, serve_engine_options={"weight-version": "two\nlines"}
+    )
     assert status != 0
-    assert "line break" in said_in(told) or "newline" in said_in(told), told[-3000:]
+    assert said_in(told).count("write it in one line") >= 2, told[-3000:]
+    assert "LAB_BAD" in told and "weight-version" in told
     assert changed.state()["active"] == before
 
 

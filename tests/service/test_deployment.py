@@ -30,11 +30,14 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(server):
 def test_active_means_ready(server):
     unit = server.show()
     assert (unit["Type"], unit["ActiveState"], unit["UnitFileState"]) == ("exec", "active", "enabled")
-    # The start waits for readiness: systemd says Started after the server's own line.
-    lines = server.journal().splitlines()
-    ready = next(number for number, line in enumerate(lines) if "fired up and ready to roll" in line)
-    started = next(number for number, line in enumerate(lines) if line.startswith(f"Started {UNIT}"))
-    assert ready < started
+    server.restart("slow-load=5")
+    # What the host itself sees, without a pause between the two questions.
+    seen = server.on_host(
+        f"while state=$(systemctl show --property=ActiveState --value {UNIT}); echo $state; [ $state = activating ];"
+        " do sleep 0.2; done; curl --silent --output /dev/null --write-out '%{http_code}' http://127.0.0.1:30000/health"
+    ).splitlines()
+    server.fault("")
+    assert (seen[0], seen[-2:]) == ("activating", ["active", "200"])
 
 
 def test_the_unit_holds_what_a_fleet_relies_on(server):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from ansible_collections.llmfleet.sglang.tests.service.host import UNIT, said_in, until
 
 
@@ -85,14 +84,18 @@ def test_a_port_that_another_process_holds_refuses_the_start_by_name(healthy):
     healthy.ready()
 
 
-@pytest.mark.parametrize("lines", [100_000])
-def test_no_line_of_a_burst_is_lost(healthy, lines):
-    began = healthy.restart(f"flood={lines}")
+def test_no_line_of_a_burst_is_lost(healthy):
+    began = healthy.restart("flood=100000")
     healthy.ready()
-    number = healthy.on_host(
-        f"journalctl --sync; journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID={began}"
-        " | grep -c 'Unsupported element_size'"
-    )
-    assert int(number) == lines
-    suppressed = healthy.on_host(f"journalctl --quiet --grep='^Suppressed .* {UNIT}'; true")
-    assert suppressed == ""
+    match = f"_SYSTEMD_INVOCATION_ID={began}"
+
+    def kept():
+        # journald may still have some to write when the server is ready.
+        command = f"journalctl --sync; journalctl --quiet --output=cat {match} | grep -c 'Unsupported element_size'"
+        return int(healthy.on_host(command))
+
+    seen = [kept()]
+    while seen[-1] < 100_000 and (len(seen) < 3 or seen[-1] > seen[-2]):
+        seen.append(kept())
+    assert seen[-1] == 100_000, seen
+    assert healthy.on_host(f"journalctl --quiet --grep='^Suppressed .* {UNIT}' --boot; true") == ""
