@@ -56,15 +56,16 @@ def changed_workers(workers, url, wanted, entry=None):
     """Workers after one of them was given a state, or was taken out (``wanted`` is absent).
 
     A worker that has the state already keeps its entry: who drained it first, and why, stays true. Its host and its
-    service are corrected.
+    service are corrected where they are given.
     """
     after = dict(workers)
     if wanted == "absent":
         after.pop(url, None)
         return after
     before = workers.get(url)
-    if before is not None and before["state"] == wanted:
-        entry = {**before, **{name: entry[name] for name in ("host", "service") if entry[name]}}
+    if before is not None:
+        names = {name: entry[name] or before[name] for name in ("host", "service")}
+        entry = {**(before if before["state"] == wanted else entry), **names}
     after[url] = entry
     return after
 

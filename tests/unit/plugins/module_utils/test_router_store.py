@@ -52,6 +52,7 @@ def test_what_is_written_is_read_back(tmp_path):
     [
         ({}, "serving", entry(), {A: entry()}),
         ({A: entry()}, "drained", entry("drained", reason="fan"), {A: entry("drained", reason="fan")}),
+        ({A: entry()}, "drained", entry("drained", host="", service=""), {A: entry("drained")}),
         # Whoever drained it first stays named; host and service are corrected.
         (
             {A: entry("drained", reason="fan", by="first", host="old")},
@@ -62,7 +63,7 @@ def test_what_is_written_is_read_back(tmp_path):
         ({A: entry(), B: entry()}, "absent", None, {B: entry()}),
         ({}, "absent", None, {}),
     ],
-    ids=["new", "drained", "drained-twice", "absent", "absent-before"],
+    ids=["new", "drained", "unnamed", "drained-twice", "absent", "absent-before"],
 )
 def test_a_change_of_one_worker(before, wanted, given, after):
     kept = json.loads(json.dumps(before))
