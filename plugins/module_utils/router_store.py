@@ -39,7 +39,7 @@ def parse(text, path="workers.json"):
             raise Unreadable(
                 f"{path} has for {url} the state {json.dumps(state)}, which is neither serving nor drained"
             )
-    return workers
+    return {url: {**dict.fromkeys(FIELDS, ""), **entry} for url, entry in workers.items()}
 
 
 def render(workers):

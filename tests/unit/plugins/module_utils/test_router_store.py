@@ -37,6 +37,12 @@ def test_a_strange_file_is_refused_with_a_sentence(text, told):
     assert told in str(caught.value)
 
 
+def test_an_entry_that_somebody_wrote_by_hand_has_all_fields():
+    assert store.parse('{"workers": {"http://a:1": {"state": "drained"}}}') == {
+        A: entry("drained", host="", service="", by="", since="")
+    }
+
+
 def test_what_is_written_is_read_back(tmp_path):
     path = str(tmp_path / "workers.json")
     workers = {B: entry(), A: entry("drained", reason="fan")}
