@@ -24,7 +24,7 @@ found = []
 def look(place, content):
     found.extend([name, place] for name, text in needles.items() if text in content)
 
-journal = subprocess.Popen(["journalctl", "--quiet", "--all", "--output=export"], stdout=subprocess.PIPE)
+journal = subprocess.Popen(["journalctl", "--quiet", "--all", "--output=export", sys.argv[1]], stdout=subprocess.PIPE)
 rest = b""
 while True:
     block = journal.stdout.read(1 << 20)
@@ -48,7 +48,9 @@ with tempfile.NamedTemporaryFile(dir="/run", prefix="lab-needles") as patterns:
     patterns.write(b"".join(text + b"\n" for text in needles.values()))
     patterns.flush()
     words = ["grep", "-r", "-l", "-a", "-s", "-F", "-f", patterns.name, "--exclude=lab-needles*", "--exclude-dir=lists"]
-    listed = subprocess.run([*words, *"FOLDERS".split()], cwd="/", capture_output=True, text=True,
+    # Read above, and compressed.
+    words.append("--exclude-dir=journal")
+    listed = subprocess.run([*words, *sys.argv[2:]], cwd="/", capture_output=True, text=True,
                             env={"LC_ALL": "C", "PATH": os.environ["PATH"]}).stdout.splitlines()
 for path in listed:
     try:
@@ -60,7 +62,7 @@ for path in listed:
         continue
     look(f"file /{path} {status.st_mode & 0o777:04o} {owner}", content)
 print(json.dumps(sorted(map(list, set(map(tuple, found))))))
-""".replace("FOLDERS", FOLDERS)
+"""
 
 # Runs on the host while it is deployed, and looks at all command lines twenty times a second.
 SAMPLE = f"""
@@ -87,10 +89,11 @@ os.rename("{SEEN}.part", "{SEEN}")
 """
 
 
-def scan(server, needles):
-    """{(name, place)} of the needles that are found on the host."""
+def scan(server, needles, journal="--merge", folders=FOLDERS):
+    """{(name, place)} of the needles that are found on the host; a part of the journal or fewer folders are quicker."""
     server.on_host("cat > /run/lab-scan.py; journalctl --sync", SCAN)
-    return set(map(tuple, json.loads(server.on_host("python3 /run/lab-scan.py", json.dumps(needles)))))
+    found = json.loads(server.on_host(f"python3 /run/lab-scan.py {journal} {folders}", json.dumps(needles)))
+    return set(map(tuple, found))
 
 
 class Sampler:

@@ -58,7 +58,14 @@ def test_the_scan_finds_what_is_in_the_open(server):
         )
         places = {"journal", "ps", "units", "cmdline", "environ of root", "file /opt/planted 0644 root:root"}
         found = until(
-            lambda: next((one for one in [scan(server, needle)] if places <= {place for _n, place in one}), None)
+            lambda: next(
+                (
+                    one
+                    for one in [scan(server, needle, "--since=-10min", "etc opt")]
+                    if places <= {place for _n, place in one}
+                ),
+                None,
+            )
         )
     server.on_host("systemctl stop lab-held; rm /opt/planted")
     assert {place for _name, place in in_the_open(found)} >= places
@@ -68,6 +75,6 @@ def test_the_scan_finds_what_is_in_the_open(server):
 def test_a_secret_in_a_file_that_all_may_read_is_in_the_open(healthy):
     path = "/etc/sglang/kimi.env"
     healthy.on_host(f"chmod 0644 {path}")
-    found = scan(healthy, healthy.secrets)
+    found = scan(healthy, healthy.secrets, "--lines=1", "etc")
     healthy.on_host(f"chmod 0640 {path}")
     assert in_the_open(found) == [("vault_service_token", f"file {path} 0644 root:sglang")]
