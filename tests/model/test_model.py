@@ -26,6 +26,7 @@ SERVER_TOOL = ROOT / "tests" / "lab" / "server.py"
 PLAYBOOK = Path(__file__).with_name("model.yml")
 STATE = Path("/var/lib/llmfleet-lab")
 HOSTS = {"mdl-1": "10.213.77.131", "mdl-2": "10.213.77.132"}
+SUITES = {"mdl-1": "bookworm", "mdl-2": "trixie"}
 PORT = 8079
 URL = f"http://10.213.77.1:{PORT}"
 SSH = ["-i", f"{STATE}/ssh/id_ed25519", "-o", f"UserKnownHostsFile={STATE}/ssh/known_hosts"]
@@ -124,7 +125,7 @@ def lab(tmp_path_factory):
     tool(HOSTS_TOOL, "network-up")
     for name, address in HOSTS.items():
         tool(HOSTS_TOOL, "down", name)
-        tool(HOSTS_TOOL, "up", name, "--address", address)
+        tool(HOSTS_TOOL, "up", name, "--suite", SUITES[name], "--address", address)
     tool(SERVER_TOOL, *options)
     yield lab
     tool(SERVER_TOOL, *options, "--stop")
