@@ -16,7 +16,7 @@ author:
 positional: _input, urls, minimum
 options:
   _input:
-    description: Results of module M(llmfleet.sglang.router_worker#module) in a loop over routers.
+    description: Results of module M(llmfleet.sglang.router_worker) in a loop over routers.
     type: list
     elements: dict
     required: true

@@ -9,7 +9,7 @@ name: router_outcome
 short_description: Write what became of engines as lines for people
 version_added: 0.1.0
 description:
-  - One line for each result of module M(llmfleet.sglang.router_worker#module) in a loop over pairs of a router and an
+  - One line for each result of module M(llmfleet.sglang.router_worker) in a loop over pairs of a router and an
     engine.
 author:
   - llmfleet contributors (@llmfleet)

@@ -9,7 +9,7 @@ name: router_reconciliation
 short_description: Compare the workers of a router with the inventory
 version_added: 0.1.0
 description:
-  - Takes the results of module M(llmfleet.sglang.router_worker#module) with C(state=info), one for each router, and
+  - Takes the results of module M(llmfleet.sglang.router_worker) with C(state=info), one for each router, and
     tells what one of the routers lacks, and what it has that the inventory has no longer.
   - A worker that is new to this router and drained on another one is to be drained here as well.
 author:

@@ -16,7 +16,7 @@ author:
 positional: _input
 options:
   _input:
-    description: Workers as module M(llmfleet.sglang.router_worker#module) returns them.
+    description: Workers as module M(llmfleet.sglang.router_worker) returns them.
     type: list
     elements: dict
     required: true

@@ -19,7 +19,7 @@ options:
     type: dict
     required: true
   routers:
-    description: Results of M(llmfleet.sglang.router_worker#module) in a loop over the routers.
+    description: Results of M(llmfleet.sglang.router_worker) in a loop over the routers.
     type: list
     elements: dict
     default: []
