@@ -145,7 +145,7 @@ def base_rpms(headers: list[str]) -> list[Rpm]:
     kernel.files[f"/boot/vmlinuz-{KERNEL_VERSION}"] = (b"Lab emulation: no kernel.\n", 0o644)
     # Where the distribution's python3 is older than SGLang takes. The program is Debian's.
     python = Rpm("python3.12", "3.12.1", "1")
-    python.post = "ln -sf python3 /usr/bin/python3.12"
+    python.files["/usr/bin/python3.12"] = (b'#!/bin/sh\nexec /usr/bin/python3 "$@"\n', 0o755)
     return [
         dkms,
         kernel,
