@@ -105,7 +105,9 @@ class Lab:
             [program, "--inventory", "tests/router/inventory", "router-1", *words],
             cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        return json.loads(re.search(r"=> (\{.*\})", done.stdout)[1])
+        said = re.search(r"(?m)^router-1 \| (\S+) *=> (\{.*\})$", done.stdout)
+        assert said, done.stdout + done.stderr
+        return {**json.loads(said[2]), "failed": said[1].startswith("FAILED")}
 
     def on_host(self, name, command):
         """Run a command as root on a host; returns what it wrote."""
