@@ -15,6 +15,8 @@ from ansible_collections.llmfleet.sglang.tests.scale.fleet import hosts, recap
 
 # The bench goes on to 32 hosts.
 FEW, MANY = 2, 16
+# verify.yml keeps no verdict.
+ANEW = ("-e", "status_judgement_enabled=true")
 MODPROBE = "/etc/modprobe.d/llmfleet-nouveau.conf"
 
 
@@ -55,7 +57,7 @@ def test_a_host_of_many_costs_no_more_than_a_host_of_few(verified):
 
 
 def test_the_table_has_all_hosts_and_nothing_against_them(many, verified, tmp_path):
-    done, report = status(many, MANY, tmp_path / "status.json", "-e", "status_judgement_enabled=true")
+    done, report = status(many, MANY, tmp_path / "status.json", *ANEW)
     assert [(row["host"], row["state"], row["verdict"]) for row in report["rows"]] == [
         (name, "ok", "pass") for name in many.names(MANY)
     ], report["against"]
@@ -74,13 +76,15 @@ def test_a_host_of_a_large_table_costs_no_more_than_one_of_a_small_table(many, t
 def test_a_host_that_went_away_is_a_row_and_an_alarm(many, verified, tmp_path):
     gone = many.names(3)[-1]
     hosts("stop", gone)
-    done, report = status(many, 3, tmp_path / "status.json", "--timeout=5")
+    done, report = status(many, 3, tmp_path / "status.json", "--timeout=5", *ANEW)
     assert [(row["host"], row["state"]) for row in report["rows"]] == [
         (name, "unreachable" if name == gone else "ok") for name in many.names(3)
     ]
     assert done.code != 0
     assert f"{gone}: the host does not answer" in done.output
-    done, report = status(many, 3, tmp_path / "status.json", "--timeout=5", "-e", "{status_counted: [failed, stopped]}")
+    done, report = status(
+        many, 3, tmp_path / "status.json", "--timeout=5", *ANEW, "-e", "{status_counted: [failed, stopped]}"
+    )
     assert (done.code, report["well"]) == (0, True), "what does not count is shown, and no alarm"
     many.up.remove(gone)
     many.boot(3)
