@@ -15,7 +15,7 @@ positional: _input
 options:
   _input:
     description:
-      - Results of M(llmfleet.sglang.service_status#module) by host.
+      - Results of M(llmfleet.sglang.service_status) by host.
     type: dict
     required: true
   routers:
@@ -33,7 +33,7 @@ options:
     type: str
     default: ""
   judged:
-    description: By host, results of M(llmfleet.sglang.hicache_verify#module) in a loop over its services.
+    description: By host, results of M(llmfleet.sglang.hicache_verify) in a loop over its services.
     type: dict
     default: {}
 """

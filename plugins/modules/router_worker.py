@@ -52,7 +52,7 @@ options:
     default: ""
   only_by:
     description:
-      - With O(state=serving), a drained worker stays drained where somebody else drained it (RV(previous.by) is another
+      - With O(state=serving), a drained worker stays drained where somebody else drained it (C(by) of RV(previous) is another
         one). Empty puts any worker in.
     type: str
     default: ""
