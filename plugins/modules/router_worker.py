@@ -52,8 +52,8 @@ options:
     default: ""
   only_by:
     description:
-      - With O(state=serving), a drained worker stays drained where somebody else drained it (C(by) of RV(previous) is another
-        one). Empty puts any worker in.
+      - With O(state=serving), a drained worker stays drained where somebody else drained it, as C(by) of RV(previous)
+        says. Empty puts any worker in.
     type: str
     default: ""
   wait:
