@@ -135,10 +135,10 @@ class Server:
         return self.show(unit)["InvocationID"]
 
     def starts(self, unit=UNIT):
-        """Invocations that the journal has anything of, the oldest first."""
-        fields = "journalctl --quiet --all --output=json --output-fields=_SYSTEMD_INVOCATION_ID"
-        lines = self.on_host(f"{fields} _SYSTEMD_UNIT={unit} + OBJECT_SYSTEMD_UNIT={unit}").splitlines()
-        found = [json.loads(line).get("_SYSTEMD_INVOCATION_ID") for line in lines]
+        """Invocations that systemd began and told the journal of, the oldest first."""
+        fields = "journalctl --quiet --all --output=json --output-fields=INVOCATION_ID"
+        lines = self.on_host(f"journalctl --sync; {fields} _PID=1 UNIT={unit}").splitlines()
+        found = [json.loads(line).get("INVOCATION_ID") for line in lines]
         return [one for one in dict.fromkeys(found) if one]
 
     def journal(self, unit=UNIT, invocation=None, options="--output=cat"):
