@@ -98,12 +98,14 @@ def test_every_path_in_backticks_exists(root, documents):
 def test_every_role_variable_in_the_documents_exists(load, root, documents):
     roles = sorted(path.name for path in (root / "roles").iterdir())
     known = {name for role in roles for name in load(f"roles/{role}/defaults/main.yml")}
-    # Facts that tasks set.
+    # Facts that tasks set, and variables of loops.
     for path in root.glob("roles/*/tasks/**/*.yml"):
         for block in re.findall(r"ansible\.builtin\.set_fact:\n((?: {4,}.*\n)+)", path.read_text()):
             known |= set(re.findall(r"(?m)^ +(\w+):", block))
+        known |= set(re.findall(r"(?m)^ +loop_var: (\w+)$", path.read_text()))
     # Modules, and groups of the inventory, are named like them.
     known |= {path.stem for path in root.glob("plugins/modules/*.py")} | set(load("inventories/example/hosts.yml"))
+    known |= {load("roles/rollout/defaults/main.yml")["rollout_canary_group"]}
     named = re.compile(rf"(?m)(?:^\s*|`|-e )((?:{'|'.join(roles)})_[a-z_]+)(?=[:=`])")
     unknown = [
         f"{path}: {name}"
