@@ -46,6 +46,7 @@ NETWORK = ipaddress.ip_network("10.213.77.0/24")
 GATEWAY = NETWORK[1]
 RULE_TAG = "llmfleet-lab"
 LOGIN = "deploy"
+INOTIFY_INSTANCES = 1024
 PACKAGES = [
     "ca-certificates", "curl", "dbus", "gpgv", "iproute2", "openssh-server", "procps", "python3", "python3-apt",
     "sudo", "systemd", "systemd-sysv", "tzdata",
@@ -223,6 +224,10 @@ def network_up():
             run("ip", "addr", "add", f"{GATEWAY}/{NETWORK.prefixlen}", "dev", BRIDGE)
         run("ip", "link", "set", BRIDGE, "up")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
+        # Each host's systemd takes some; all hosts share the limit of this machine's root, which allows about 20.
+        instances = Path("/proc/sys/fs/inotify/max_user_instances")
+        if int(instances.read_text()) < INOTIFY_INSTANCES:
+            instances.write_text(f"{INOTIFY_INSTANCES}\n")
         for table, chain, rule in _iptables_rules():
             if subprocess.run(["iptables", *table, "-C", chain, *rule], capture_output=True).returncode:
                 run("iptables", *table, "-I", chain, *rule)
