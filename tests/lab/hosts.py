@@ -369,6 +369,24 @@ def _remember_host_key(address, key_words):
         _write(path, "".join(f"{line}\n" for line in sorted(lines)), 0o600)
 
 
+def _control_groups(name):
+    """A host's own folder in each hierarchy of control groups that systemd uses."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        kind, _source, options = line.split(" - ", 1)[1].split(" ", 2)
+        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+            found.append(Path(line.split()[4]) / f"llmfleet-{name}")
+    return found
+
+
+def _forget_control_groups(name):
+    """Remove a host's control groups, the inner ones first; one that still holds a process stays."""
+    for top in _control_groups(name):
+        for folder in sorted([top, *top.rglob("*/")], reverse=True):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
 def _boot(name, folder, binds, address, init):
     merged = folder / "merged"
     argv = [
@@ -387,6 +405,10 @@ def _boot(name, folder, binds, address, init):
         argv += ["--kill-signal=SIGTERM", "/bin/sh", "-c", setup]
     # nspawn ends with 133 when its payload asks for a reboot: the power comes back, as it would on a machine.
     power = ["/bin/sh", "-c", 'while "$@"; code=$?; [ $code -eq 133 ]; do :; done', "power", *argv]
+    # Units of one name on two hosts would share a control group, and each systemd would meet the other's processes.
+    for group in _control_groups(name):
+        group.mkdir(exist_ok=True)
+        power = ["/bin/sh", "-c", 'echo $$ > "$0"; exec "$@"', str(group / "cgroup.procs"), *power]
     with open(folder / "console.log", "ab") as console:
         subprocess.Popen(
             power, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True, cwd="/"
@@ -549,6 +571,7 @@ def _stop(name, seconds):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(left, signal.SIGKILL)
     _end_payload(name)
+    _forget_control_groups(name)
     _unmount(STATE / "hosts" / name)
     return pid is not None
 

@@ -167,7 +167,7 @@ class Server:
         return json.loads(self.on_host("cat /etc/sglang/kimi/state.json"))
 
     def ranks(self, unit=UNIT):
-        """{process title: PID} of a unit's ranks. Lab hosts share control groups, hence not from cgroup.procs."""
+        """{process title: PID} of a unit's ranks, whichever version of control groups the host has."""
         pids = f"grep -l '/{unit}$' /proc/[0-9]*/cgroup 2>/dev/null | cut -d/ -f3 | paste -sd,"
         lines = self.on_host(f"ps -ww -o pid=,args= -p $({pids})").splitlines()
         found = dict(reversed(line.split(None, 1)) for line in lines)
