@@ -48,6 +48,12 @@ def until(question, what, seconds=PATIENCE):
         time.sleep(0.3)
 
 
+def is_back(fleet, hosts):
+    """Tell whether all of the hosts are on A, verified, and served."""
+    written = fleet.written()
+    return all(fleet.stands(host) == (A, True, False) and written[host]["state"] == "serving" for host in hosts)
+
+
 class Played:
     """What a playbook said."""
 
@@ -78,13 +84,20 @@ class Fleet:
     # -- hosts -----------------------------------------------------------------------------------------------------
 
     def lab(self, *words):
-        """Run the lab's tool for hosts."""
-        subprocess.run([sys.executable, ROOT / "tests/lab/hosts.py", *words], check=True, stdout=subprocess.DEVNULL)
+        """Run the lab's tool for hosts and return its answer."""
+        words = [sys.executable, ROOT / "tests/lab/hosts.py", *words]
+        return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout or "{}")
+
+    def running(self):
+        """Names of the lab's hosts that run."""
+        return [host["name"] for host in self.lab("list")["hosts"] if host["running"]]
 
     def on(self, host, command, check=True, given=None):
         """Run a command line as root and return what it wrote."""
         keys = ["-i", str(STATE / "ssh/id_ed25519"), "-o", f"UserKnownHostsFile={STATE}/ssh/known_hosts"]
         keys += ["-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=20"]
+        # One connection serves all looks: a new one takes half a second of a core.
+        keys += ["-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o", f"ControlPath={self.folder}/%h"]
         words = ["ssh", "-q", *keys, f"deploy@{self.address[host]}", f"sudo sh -c {shlex.quote(command)}"]
         done = subprocess.run(words, capture_output=True, text=True, input=given, check=False)
         assert done.returncode == 0 or not check, f"{host}: {command}: {done.stdout}{done.stderr}"
