@@ -21,7 +21,8 @@ options:
   _input:
     description:
       - The variables of the role without their prefix, that is V(services), V(clients), V(certificates),
-        V(self_signed_allowed), V(firewall_sources), and V(defaults) with what services have in common.
+        V(self_signed_allowed), V(firewall_sources), V(firewall_router_sources), and V(defaults) with what
+        services have in common.
     type: dict
     required: true
 """

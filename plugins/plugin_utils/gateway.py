@@ -127,6 +127,7 @@ def problems(settings):
         if name in NUMBERS:
             found += _number_problems(f"gateway_{name}", value, NUMBERS[name])
     found += _network_problems("gateway_firewall_sources", settings.get("firewall_sources") or [])
+    found += _network_problems("gateway_firewall_router_sources", settings.get("firewall_router_sources") or [])
     return found
 
 

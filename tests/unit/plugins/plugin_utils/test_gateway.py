@@ -95,6 +95,7 @@ def test_good_settings_have_no_problems(good):
         (settings(certificates={"kimi": {"certificate": PEM["certificate"]}}), "certificates.kimi is (hidden)", "two"),
         (settings(certificates={"kimi": {**PEM, "key": "no PEM"}}), "certificates.kimi.key is (hidden)", "PRIVATE KEY"),
         (settings(certificates={"kimi": PEM, "x": PEM}), "gateway_certificates.x is (hidden)", "no such service"),
+        (settings(firewall_router_sources=["rowan"]), 'gateway_firewall_router_sources is "rowan"', "192.0.2.0/24"),
         (settings(firewall_sources=["all"]), 'gateway_firewall_sources is "all"', "192.0.2.0/24"),
         (settings(defaults={"burst": -5}), "gateway_burst is -5", "from 0"),
         (settings(defaults={"paths": ["/metrics"]}), 'gateway_paths is "/metrics"', "administers"),
