@@ -56,7 +56,7 @@ def split(batch, serving, minimum):
         costs = unit[0] in serving
         if costs and len(serving) - minimum < 1:
             return None
-        if part and gone + costs > len(serving) - minimum:
+        if part and costs and gone + costs > len(serving) - minimum:
             parts.append(part)
             part, gone = [], 0
         part.append(unit)

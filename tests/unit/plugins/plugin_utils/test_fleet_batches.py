@@ -86,6 +86,11 @@ def test_hosts_beyond_the_rollout_count_for_the_floor():
     assert made("ab", ["100%"], serving={"a", "b"}, minimum=1) == ("a:canary b:canary", None)
 
 
+def test_hosts_that_do_not_serve_are_not_split():
+    assert made("abcd", ["100%"], serving=set(), minimum=2) == ("abcd:canary", None)
+    assert made("abcdef", ["100%"], serving={"a", "c", "f"}, minimum=2) == ("ab:canary cde:canary f:canary", None)
+
+
 def test_a_unit_counts_as_one():
     units = {"a": "x", "b": "x", "c": "y", "d": "y"}
     assert made("abcd", ["100%"], units=units, serving={"x", "y"}, minimum=1) == ("ab:canary cd:canary", None)
