@@ -5,11 +5,6 @@
 
 from __future__ import annotations
 
-from ansible import context
-from ansible.plugins.lookup import LookupBase
-
-from ..plugin_utils import fleet_holder
-
 DOCUMENTATION = r"""
 name: rollout_holder
 short_description: Which run of which controller this is, or whether another still runs
@@ -42,6 +37,11 @@ _raw:
   type: list
   elements: raw
 """
+
+from ansible import context
+from ansible.plugins.lookup import LookupBase
+
+from ..plugin_utils import fleet_holder
 
 
 class LookupModule(LookupBase):

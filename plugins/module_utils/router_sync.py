@@ -91,14 +91,20 @@ def wait_all(router, path, seconds):
         time.sleep(LOOK)
 
 
+def say(sentence):
+    """One line for the journal, at once."""
+    sys.stdout.write(f"{sentence}\n")
+    sys.stdout.flush()
+
+
 def start(router, path, seconds):
     """Fill a router that was started."""
     wait_answer(router, seconds)
     told, open_matters = once(router, path)
     lacking = wait_all(router, path, seconds)
     for sentence in told + open_matters:
-        print(sentence, flush=True)
-    print(f"ready; {len(lacking)} of the workers that are to serve are missing", flush=True)
+        say(sentence)
+    say(f"ready; {len(lacking)} of the workers that are to serve are missing")
 
 
 def watch(router, path, interval):
@@ -110,7 +116,7 @@ def watch(router, path, interval):
         except (router_api.NotRunning, router_api.Unexpected, router_store.Unreadable) as error:
             told, open_matters = [], [str(error)]
         for sentence in told + [matter for matter in open_matters if matter not in said]:
-            print(sentence, flush=True)
+            say(sentence)
         said = open_matters
         time.sleep(interval)
 
@@ -130,10 +136,6 @@ def main(argv=None):
             watch(router, options.workers, options.interval)
         start(router, options.workers, options.seconds)
     except (router_api.NotRunning, router_api.Unexpected, router_store.Unreadable) as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -30,7 +30,6 @@ options:
       - V(broken) removes it, whoever has it.
       - V(info) only reads it.
     type: str
-    choices: [taken, renewed, released, broken, info]
     default: info
   holder:
     description:
@@ -102,6 +101,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import fleet_lock
 
+STATES = ("taken", "renewed", "released", "broken", "info")
+
 
 def apply(lock, params, pretend):
     """Do what the parameters ask for; returns what the module tells."""
@@ -132,7 +133,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": "/var/lib/llmfleet/rollout.lock"},
-            "state": {"choices": ["taken", "renewed", "released", "broken", "info"], "default": "info"},
+            "state": {"type": "str", "default": "info"},
             "holder": {"type": "dict"},
             "lease": {"type": "int", "default": 7200},
             "phase": {"type": "str", "default": ""},
@@ -142,6 +143,8 @@ def main():
         required_if=needs_holder,
         supports_check_mode=True,
     )
+    if module.params["state"] not in STATES:
+        module.fail_json(msg=f"state is {module.params['state']}: it has to be one of {', '.join(STATES)}.")
     if module.params["holder"] is not None and not module.params["holder"].get("token"):
         module.fail_json(msg="holder has no token; it is what tells one run from another.")
     try:

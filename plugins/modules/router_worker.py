@@ -32,7 +32,6 @@ options:
       - V(absent) does the same and forgets the worker.
       - V(info) changes nothing and returns RV(workers).
     type: str
-    choices: [serving, drained, absent, info]
     required: true
   host:
     description: Name of the engine's host in the inventory, for people.
@@ -159,9 +158,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import router_api, router_change, router_store
 
+STATES = ("serving", "drained", "absent", "info")
 ARGUMENTS = {
     "url": {"type": "str"},
-    "state": {"type": "str", "required": True, "choices": ["serving", "drained", "absent", "info"]},
+    "state": {"type": "str", "required": True},
     "host": {"type": "str", "default": ""},
     "service": {"type": "str", "default": ""},
     "reason": {"type": "str", "default": ""},
@@ -264,6 +264,8 @@ def main():
         supports_check_mode=True,
         required_if=[("state", state, ["url"]) for state in ("serving", "drained", "absent")],
     )
+    if module.params["state"] not in STATES:
+        module.fail_json(msg=f"state is {module.params['state']}: it has to be one of {', '.join(STATES)}.")
     result = {"changed": False, "state": "all", "router_running": False, "workers": []}
     try:
         run(module, result)
