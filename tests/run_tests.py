@@ -34,7 +34,7 @@ def molecule(scenario):
 OFFER = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
 WITHOUT_LAB = {"lint", "unit", "parsers", "sanity"}
 # Stages that run when they are named. The fleet's has not been run as a whole yet.
-ON_REQUEST = {"fleet"}
+ON_REQUEST = {"fleet", "fleet-more"}
 # Seconds after which a stage is taken for stuck, and ended.
 STAGE_LIMIT = 2400
 # Programs of the stages that are under way.
@@ -56,6 +56,7 @@ STAGES = {
     "install": [["pytest", "-q", "--durations=6", "tests/install"]],
     "scale": [["pytest", "-q", "--durations=6", "tests/scale"]],
     "fleet": [["pytest", "-q", "--durations=6", "tests/fleet"]],
+    "fleet-more": [["pytest", "-q", "--durations=6", "tests/fleet_more"]],
     "service": [["pytest", "-q", "--durations=6", "tests/service"]],
     "default": molecule("default"),
     "faults": molecule("faults"),
