@@ -25,7 +25,7 @@ def test_a_crash_is_restarted_and_counted(healthy):
     healthy.fault("")
     unit = back(healthy, began)
     assert int(unit["NRestarts"]) >= 1
-    assert "Scheduled restart job, restart counter is at 1." in healthy.journal()
+    assert "Scheduled restart job, restart counter is at 1." in healthy.journal(invocation=began)
 
 
 def test_a_killed_rank_takes_the_service_down_and_it_comes_back(healthy):
