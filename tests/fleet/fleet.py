@@ -173,11 +173,15 @@ class Fleet:
                 os.killpg(running.pid, signal.SIGKILL)
                 running.wait()
 
-    def wait_phase(self, host, *phases, running=None):
-        """Wait until a rollout has reached one of these phases with a host; returns the phase."""
+    def wait_phase(self, host, *phases, running=None, stale=None):
+        """Wait until a rollout has reached one of these phases with a host; returns the phase.
+
+        stale: what an earlier rollout, which was killed, had left written down.
+        """
 
         def reached():
-            found = (self.state(host)["rollout"] or {}).get("phase")
+            entry = self.state(host)["rollout"] or {}
+            found = None if entry == stale else entry.get("phase")
             assert found in phases or running is None or running.poll() is None, running.told()
             return found if found in phases else None
 
