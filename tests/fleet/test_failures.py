@@ -14,7 +14,8 @@ from ansible_collections.llmfleet.sglang.tests.fleet.fleet import HOSTS, B, is_b
 # {fault: words of its sentence}.
 FAULTS = {
     "crash": ["at the gate"],
-    "die-after-ready=1": [""],
+    # At the gate or in the soak, as it happens.
+    "die-after-ready=1": ["failed"],
     "rank-wrong-size": ["at the gate", "TP1 reported"],
     "slow-load=900": ["at the gate"],
     "killed in the soak": ["in the soak"],
