@@ -137,10 +137,10 @@ def test_the_unit_is_less_exposed_than_other_units_of_gpu_services(host):
         folder = host.check_output("mktemp --directory")
         figures = {}
         for name, text in units.items():
-            host.check_output("printf '%s' %s > %s", text, f"{folder}/{name}")
+            host.check_output("printf '%%s' %s > %s", text, f"{folder}/{name}")
             told = host.check_output("systemd-analyze security --offline=true --no-pager %s", f"{folder}/{name}")
             figures[name] = float(re.search(r"exposure level for \S+: ([0-9.]+)", told).group(1))
     print(figures)
     ours = figures.pop(UNIT)
     assert ours <= 2.1, figures
-    assert len(figures) == 4 and min(figures.values()) > 9, figures
+    assert len(figures) == 4 and min(figures.values()) >= 9, figures
