@@ -31,11 +31,16 @@ def example():
     model = yaml.safe_load((EXAMPLE / "model.yml").read_text())
     for setting, repo in (("model_path", "model_repo"), ("draft_model_path", "model_draft_repo")):
         found[setting] = f"{model['model_dir']}/{model[repo].rpartition('/')[2]}"
+    hosts = yaml.safe_load((ROOT / "inventories" / "example" / "hosts.yml").read_text())["sglang_servers"]["hosts"]
+    assert found["host"] == "{{ ansible_host }}"
+    found["host"] = hosts["ash"]["ansible_host"]
     assert not any("{{" in str(value) for value in found.values())
     return found
 
 
-# Release: what is wrong with the example there, level and variable. The other releases take it without a word.
+# Engines behind a router listen on an address of the host, of which every release is warned.
+LISTENING = [("warning", "serve_host")]
+# Release: what else is wrong with the example there, level and variable.
 EXPECTED = {
     "0.5.9": [("error", "serve_release"), ("warning", "serve_release"), ("warning", "serve_release")],
     "0.5.10.post1": [("warning", "serve_release")],
@@ -48,7 +53,8 @@ SPEC_V2 = ("0.5.9", "0.5.10.post1", "0.5.11", "0.5.12.post1", "0.5.13")
 def test_the_example_in_every_release(release):
     settings = example()
     found = settings_problems(settings, release)
-    assert [(problem["level"], problem["variable"]) for problem in found] == EXPECTED.get(release, [])
+    told = [(problem["level"], problem["variable"]) for problem in found]
+    assert sorted(told) == sorted(EXPECTED.get(release, []) + LISTENING)
     # Every release's parser takes its words: what is wrong with the old ones shows only while they serve.
     argv = engine_argv(settings, release)
     assert table.argv_findings(argv, release) == []
