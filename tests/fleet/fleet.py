@@ -19,6 +19,7 @@ import urllib.request
 from pathlib import Path
 
 import yaml
+from ansible_collections.llmfleet.sglang.tests.lab import controller
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -39,13 +40,7 @@ def addresses():
 
 def until(question, what, seconds=PATIENCE):
     """Ask until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = question()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.3)
+    return controller.until(question, seconds, 0.3, what)
 
 
 def is_back(fleet, hosts):
@@ -78,7 +73,7 @@ class Fleet:
     def __init__(self, folder):
         self.folder = folder
         self.address = addresses()
-        self.environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        self.environment = controller.ansible_environment()
         self.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
     # -- hosts -----------------------------------------------------------------------------------------------------

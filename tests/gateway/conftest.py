@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.llmfleet.sglang.tests.gateway.host import ADDRESS, NAME, ROOT, Gateway, until
+from ansible_collections.llmfleet.sglang.tests.gateway.host import ADDRESS, NAME, ROOT, Gateway
+from ansible_collections.llmfleet.sglang.tests.lab.controller import until
 from ansible_collections.llmfleet.sglang.tests.lab.standin import build_wheel, harness
 
 

@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import ssl
 import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,24 +17,13 @@ from pathlib import Path
 import httpx2
 import openai
 import yaml
+from ansible_collections.llmfleet.sglang.tests.lab import controller
+from ansible_collections.llmfleet.sglang.tests.lab.controller import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = Path("/var/lib/llmfleet-lab")
 NAME, ADDRESS = "gw-1", "10.213.77.160"
 PORTS = {"lab": 443, "narrow": 8441, "echo": 8442, "hasty": 8443, "draining": 8444}
-# Waits are for loaded machines; nothing here is a measure of speed.
-PATIENCE = 120
-
-
-def until(question, seconds=PATIENCE):
-    """Ask until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = question()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"{question} was not true within {seconds} s"
-        time.sleep(0.2)
 
 
 def openssl(folder, *words):
@@ -92,13 +78,9 @@ class Gateway:
 
     def program(self, *words):
         """Run one of Ansible's programs."""
-        environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-        }
-        return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            words, cwd=ROOT, env=controller.ansible_environment(), capture_output=True, text=True, check=False
+        )
 
     def play(self, *words, playbook="playbooks/gateway.yml", **variables):
         """Run a playbook with everything said; returns (status, what it said)."""

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import openai
 import pytest
-from ansible_collections.llmfleet.sglang.tests.gateway.host import ADDRESS, PATIENCE, until
+from ansible_collections.llmfleet.sglang.tests.gateway.host import ADDRESS
+from ansible_collections.llmfleet.sglang.tests.lab.controller import PATIENCE, until
 
 WORDS = [{"role": "user", "content": "Count for me."}]
 ENDLESS = {"ignore_eos": True}

@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 import pytest
+from ansible_collections.llmfleet.sglang.tests.lab.controller import until
 from ansible_collections.llmfleet.sglang.tests.lab.standin import build_wheel, harness
-from ansible_collections.llmfleet.sglang.tests.router.host import HOSTS, ROOT, Lab, Load, ask, until
+from ansible_collections.llmfleet.sglang.tests.router.host import HOSTS, ROOT, Lab, Load, ask
 
 
 @pytest.fixture(scope="session")

@@ -11,28 +11,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
+
+from ansible_collections.llmfleet.sglang.tests.lab import controller
+from ansible_collections.llmfleet.sglang.tests.lab.controller import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = Path("/var/lib/llmfleet-lab")
 HOSTS = {"router-1": "10.213.77.180", "engine-1": "10.213.77.181", "engine-2": "10.213.77.182"}
 URLS = {f"http://{HOSTS[name]}:30000": name for name in ("engine-1", "engine-2")}
 ROUTER = f"http://{HOSTS['router-1']}:30100"
-# Waits are for loaded machines; nothing here is a measure of speed.
-PATIENCE = 120
-
-
-def until(question, seconds=PATIENCE):
-    """Ask until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = question()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"{question} was not true within {seconds} s"
-        time.sleep(0.2)
 
 
 def ask(url):
@@ -71,13 +60,7 @@ class Lab:
 
     def program(self, *words):
         """Run one of Ansible's programs; returns (status, what it said)."""
-        environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-            "COLUMNS": "250",
-        }
+        environment = controller.ansible_environment(COLUMNS="250")
         done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 

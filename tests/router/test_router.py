@@ -10,7 +10,8 @@ import re
 import subprocess
 
 import pytest
-from ansible_collections.llmfleet.sglang.tests.router.host import HOSTS, PATIENCE, ROUTER, URLS, ask, until
+from ansible_collections.llmfleet.sglang.tests.lab.controller import PATIENCE, until
+from ansible_collections.llmfleet.sglang.tests.router.host import HOSTS, ROUTER, URLS, ask
 
 STRANGER = "http://192.0.2.99:30000"
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import resource
 import subprocess
@@ -15,6 +14,8 @@ import time
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from ansible_collections.llmfleet.sglang.tests.lab import controller
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = "tests/scale/inventory"
@@ -67,13 +68,7 @@ class Fleet:
 
     def program(self, *words, **environment):
         """Run one of Ansible's programs on the fleet's inventory."""
-        settings = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-            **environment,
-        }
+        settings = controller.ansible_environment(**environment)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.monotonic()
         done = subprocess.run(

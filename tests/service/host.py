@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import yaml
+from ansible_collections.llmfleet.sglang.tests.lab import controller
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE = Path("/var/lib/llmfleet-lab")
@@ -27,13 +25,7 @@ PATIENCE = 180
 
 def until(question, seconds=PATIENCE, every=0.5):
     """Ask until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = question()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"not true within {seconds} s; the last answer was {answer!r}"
-        time.sleep(every)
+    return controller.until(question, seconds, every)
 
 
 def counts(told):
@@ -68,12 +60,7 @@ class Server:
 
     def program(self, *words):
         """Run one of Ansible's programs."""
-        environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-        }
+        environment = controller.ansible_environment()
         return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
     def play(self, playbook, *words, environment=None, **variables):
