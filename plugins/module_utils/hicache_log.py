@@ -250,6 +250,21 @@ FATALS = (
         _SCHED,
     ),
     _app("subprocess_died", "death", r"process \d+ terminated with (?:signal|exit code) ", _SCHED),
+    # what the unit's own helper says before and after a start: role serve, service.py
+    Fatal(
+        "start_timed_out",
+        "death",
+        "app",
+        re.compile(r"\S{1,255}\.service failed to start: \S+ was not ready within [\d.]{1,20} s, "),
+        "the start budget ran out: read what the load was doing, or allow more (serve_start_timeout_seconds)",
+    ),
+    Fatal(
+        "leftovers",
+        "death",
+        "app",
+        re.compile(r"\S{1,255}\.service is not started: after [\d.]{1,20} s this is still left: [^\r\n]*"),
+        "end what holds it, or wait longer (serve_leftover_timeout_seconds)",
+    ),
     # without systemd's word, the server's own is all that says that it was stopped
     _app(
         "unit_stopped",

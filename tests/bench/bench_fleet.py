@@ -7,8 +7,9 @@
 One host is deployed with the stand-in engine, and 32 are booted from its disk. A deployment that changes nothing, with
 site_shortcut_enabled, is held against `ansible all -m ping` on the same 8 hosts, in turns; without it the ratio is told
 and has no limit. Then verify.yml and status.yml on 8 and 32 hosts against
-themselves on one: the time of a host must fall or stay level. The best of the rounds counts. Needs root, as the lab
-does. Ends with status 1 above a limit.
+themselves on one: the time of a host must fall or stay level. The best of the rounds counts. At last the time of each
+role is told, in a deployment of one host that changes nothing. Needs root, as the lab does. Ends with status 1 above a
+limit.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / ".venv" / "collections")]
 
-from ansible_collections.llmfleet.sglang.tests.scale.fleet import Fleet  # noqa: E402
+from ansible_collections.llmfleet.sglang.tests.scale.fleet import Fleet, role_seconds  # noqa: E402
 
 DEPLOYED, PING_LIMIT = 8, 12.0
 SHORTCUT = ("-e", "site_shortcut_enabled=true")
@@ -48,6 +50,18 @@ def row(what: str, hosts: int, seconds: float, ratio: float | None = None, limit
     judged = "" if limit is None else f"{limit:8.2f}  {'kept' if kept else 'MISSED'}"
     print(f"{what:30}{hosts:6}{seconds:9.2f}{seconds / hosts:9.2f}{told:>9}{judged}", flush=True)
     return kept
+
+
+def tell_roles(fleet: Fleet) -> None:
+    """Print what each role takes where nothing is to be done."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        done = fleet.play("site.yml", 1, ANSIBLE_LOG_PATH=str(log))
+        if done.code:
+            sys.exit(f"bench: {done.output[-3000:]}")
+        print(f"\nsite.yml on 1 host, no change: {done.seconds:.1f} s; of these, in tasks of role")
+        for role, (tasks, seconds) in role_seconds(log.read_text()).items():
+            print(f"  {role:12}{tasks:4} tasks{seconds:9.2f} s")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,6 +98,7 @@ def main(argv: list[str] | None = None) -> int:
                 each = seconds / count
                 one = one or each
                 kept.append(row(f"{playbook}.yml, each to one", count, seconds, each / one, LEVEL_LIMIT))
+        tell_roles(fleet)
     finally:
         fleet.down()
     return 0 if all(kept) else 1

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import resource
@@ -56,6 +57,25 @@ def recap(output):
     return found
 
 
+def role_seconds(log):
+    """Seconds of each role in a log of Ansible (``log_path``), the longest first, as ``{role: (tasks, seconds)}``.
+
+    A task lasts until the next one begins, so that the controller's part of it counts.
+    """
+    found, role, began = {}, None, None
+    for line in log.splitlines():
+        match = re.match(r"^(\S+ \S+?),(\d{3}) .*?\| (PLAY RECAP|PLAY|TASK|RUNNING HANDLER)(?: \[(.*?)\])? \*", line)
+        if not match:
+            continue
+        now = datetime.datetime.fromisoformat(match[1]).timestamp() + int(match[2]) / 1000
+        if role:
+            tasks, seconds = found.get(role, (0, 0.0))
+            found[role] = tasks + 1, seconds + now - began
+        named = re.match(r"^llmfleet\.sglang\.(\w+) : ", match[4] or "")
+        role, began = (named[1] if named else None), now
+    return dict(sorted(found.items(), key=lambda entry: -entry[1][1]))
+
+
 class Fleet:
     """The hosts sc-01 to sc-NN, alike, with the stand-in engine of 8 ranks each."""
 
@@ -80,9 +100,10 @@ class Fleet:
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return Done(done.returncode, done.stdout + done.stderr, seconds, processor)
 
-    def play(self, playbook, count, *words):
+    def play(self, playbook, count, *words, **environment):
         """Run a playbook on the first so many hosts."""
-        return self.program("ansible-playbook", "--limit", ",".join(self.names(count)), *words, playbook)
+        limit = ",".join(self.names(count))
+        return self.program("ansible-playbook", "--limit", limit, *words, playbook, **environment)
 
     def ping(self, count):
         """Run ``ansible all -m ping`` on the first so many hosts."""

@@ -179,6 +179,15 @@ FATALS = [
     ("restart_scheduled", "sglang.service: Scheduled restart job, restart counter is at 3."),
     ("start_timed_out", "sglang.service: start operation timed out. Terminating."),
     ("unit_stopped", "sglang.service: Deactivated successfully."),
+    (
+        "start_timed_out",
+        "sglang-kimi.service failed to start: http://127.0.0.1:30000/health was not ready within 3600 s, it does not "
+        "answer (refused). Read its lines above, or allow more (serve_start_timeout_seconds).",
+    ),
+    (
+        "leftovers",
+        "sglang-kimi.service is not started: after 180 s this is still left: processes of the last instance: 7 (x).",
+    ),
     ("killed_by_oom", "Memory cgroup out of memory: Killed process 4242 (sglang::schedul) total-vm:1kB"),
     ("killed_by_oom", "Out of memory: Killed process 4242 (sglang::schedul) total-vm:1kB"),
     ("killed_by_oom", "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task=sglang::schedul,pid=4242,uid=990"),
