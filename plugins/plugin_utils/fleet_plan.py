@@ -120,11 +120,12 @@ def drained_sentence(host, worker):
     )
 
 
-def floor_sentence(setting, minimum, serving, hosts):
+def floor_sentence(setting, minimum, serving, hosts, router=""):
     """Say that a batch would leave too few hosts serving."""
+    where = f" in router {router}" if router else ""
     return (
-        f"rollout_serving_minimum is {setting}, which is {minimum} here: {serving} serve now, so {', '.join(hosts)}"
-        " cannot be taken out; bring other hosts back first, add hosts, or lower it."
+        f"rollout_serving_minimum is {setting}, which is {minimum} here: {serving} serve now{where}, so"
+        f" {', '.join(hosts)} cannot be taken out; bring other hosts back first, add hosts, or lower it."
     )
 
 
@@ -208,20 +209,24 @@ def capacity(question):
     workers, silent = workers_of(question.get("asked") or [])
     if silent:
         return {"allowed": False, "serving": None, "message": f"{'; '.join(silent)}."}
-    lowest = None
-    for router in routers:
-        serving = {
+    stopped = [answer["item"] for answer in question["asked"] if not answer.get("router_running", True)]
+    if stopped:
+        told = f"router {', '.join(stopped)} does not run, so nobody knows whom it would serve; start it"
+        return {"allowed": False, "serving": 0, "message": f"{told}."}
+    serving = {
+        router: {
             units.get(worker["host"], worker["host"])
             for worker in workers
             if worker["router"] == router and worker.get("state") == "serving" and worker.get("healthy")
         }
-        if lowest is None or len(serving) < len(lowest):
-            lowest = serving
-    taken = lowest & batch
-    allowed = not taken or len(lowest) - len(taken) >= question["minimum"]
-    message = (
-        ""
-        if allowed
-        else floor_sentence(question["setting"], question["minimum"], len(lowest), sorted(question["batch"]))
-    )
-    return {"allowed": allowed, "serving": len(lowest), "message": message}
+        for router in routers
+    }
+    # A router that serves nobody of the batch loses nothing by it.
+    hit = [router for router in routers if serving[router] & batch]
+    if not hit:
+        return {"allowed": True, "serving": min(map(len, serving.values())), "message": ""}
+    worst = min(hit, key=lambda router: len(serving[router] - batch))
+    count, allowed = len(serving[worst]), len(serving[worst] - batch) >= question["minimum"]
+    names = sorted(question["batch"])
+    message = "" if allowed else floor_sentence(question["setting"], question["minimum"], count, names, worst)
+    return {"allowed": allowed, "serving": count, "message": message}

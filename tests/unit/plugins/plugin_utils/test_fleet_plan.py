@@ -176,6 +176,14 @@ def test_a_change_of_the_driver_keeps_the_configuration_and_skips_nobody():
         # The router that serves the fewest decides.
         ([router(*map(worker, "abc")), router(worker("a"), name="lb2")], False, "1 serve now"),
         ([router(*map(worker, "abc")), {"item": "lb2", "failed": True, "msg": "boom"}], False, "boom"),
+        # One that serves fewer, and none of the batch, does not hide one that serves the batch.
+        ([router(worker("a"), worker("b")), router(worker("c"), name="lb2")], False, "2 serve now in router lb,"),
+        # A process that does not run serves nobody, and says nothing of who is left.
+        (
+            [router(*map(worker, "abc")), router(*map(worker, "abc"), name="lb2", router_running=False)],
+            False,
+            "router lb2 does not run",
+        ),
         ([], True, ""),
     ],
 )
