@@ -28,18 +28,55 @@ def matches(identity, wanted):
     return wanted in (identity, folder, release, release.split("+")[0])
 
 
-def target_of(service, wanted):
+def folder_of(identity):
+    """Return the release's folder of a configuration's id: the id without the digest of unit and environment."""
+    return str(identity or "").rpartition("-")[0]
+
+
+def undone_rollback(service):
+    """Return what a rollback that did not end on this host wrote down, or None."""
+    noted = (service.get("state") or {}).get("rollout") or {}
+    return noted if noted.get("wanted") and noted.get("to") else None
+
+
+def reaches(identity, noted):
+    """Tell whether a configuration is where a rollback leads that began on another host, with an id of its own."""
+    if identity == noted["to"]:
+        return True
+    return bool(identity) and folder_of(identity) == folder_of(noted["to"]) != folder_of(noted.get("from"))
+
+
+def earlier_of(service, rollbacks=()):
+    """Return the id of the configuration that a service had before, or None.
+
+    A rollback that was broken off is finished, also on the hosts that it had done already; rollbacks: what those of
+    this service wrote down on any host. A rollout that was broken off is undone. Else what was verified before the
+    active one ever was: what came after it is not back.
+    """
+    state, known = service.get("state") or {}, verified_ids(service)
+    active, begun, noted = state.get("active"), state.get("rollout") or {}, undone_rollback(service)
+    if noted and noted["to"] in known:
+        return noted["to"]
+    if not noted and begun.get("from") in known:
+        return begun["from"]
+    if not begun and any(reaches(active, other) for other in rollbacks):
+        return active
+    history = [entry["id"] for entry in state.get("verified") or []]
+    before = history[: history.index(active)] if active in history else history
+    return next((identity for identity in reversed(before) if identity in known), None)
+
+
+def target_of(service, wanted, rollbacks=()):
     """Return (id or None, why there is none) of the configuration that a service shall have.
 
-    wanted: "" for the staged one, "verified" for the newest verified one that is not active, else an id or a release.
+    wanted: "" for the staged one, "verified" for the one before the active one, else an id or a release.
     """
     if not wanted:
         return service.get("staged"), "nothing was staged for it"
     active = (service.get("state") or {}).get("active")
     known = verified_ids(service)
     if wanted == VERIFIED:
-        left = [identity for identity in known if identity != active]
-        return (left[0], "") if left else (None, "it has no verified configuration besides the one that is active")
+        return earlier_of(service, rollbacks), "it has no configuration that was verified before the active one"
     found = [identity for identity in known if matches(identity, wanted)]
     if found:
         return (active if active in found else found[0]), ""
@@ -79,7 +116,7 @@ def proved(service, target):
 class Host:
     """One host of the fleet, as it was before the rollout."""
 
-    def __init__(self, look, workers, wanted, change):
+    def __init__(self, look, workers, wanted, change, rollbacks):
         self.name, self.unit = look["host"], str(look.get("unit") or look["host"])
         staged = look.get("staged") or {}
         self.services = [
@@ -92,7 +129,11 @@ class Host:
         self.moves, self.missing = {}, []
         for service in self.services:
             active = (service.get("state") or {}).get("active")
-            target, why = (active, "it has no active configuration") if change else target_of(service, wanted)
+            target, why = (
+                (active, "it has no active configuration")
+                if change
+                else target_of(service, wanted, rollbacks.get(service["name"], ()))
+            )
             if target is None:
                 self.missing.append((service["name"], why))
             back = None if change else before_of(service, target)
@@ -129,6 +170,44 @@ def floor_sentence(setting, minimum, serving, hosts, router=""):
     )
 
 
+def rollbacks_of(looks):
+    """Return {service name: what rollbacks that did not end wrote down on hosts}."""
+    found = {}
+    for service in (service for look in looks for service in look["services"]):
+        if undone_rollback(service):
+            found.setdefault(service["item"], []).append(undone_rollback(service))
+    return found
+
+
+def contradictions(hosts):
+    """Yield a sentence for each configuration that some hosts of a rollback would leave, and others would get.
+
+    Hosts may have ids of their own, so the release counts as well, for hosts that get it from another one.
+    """
+    leaving, coming = {}, {}
+    for host in hosts:
+        for name, move in host.moves.items():
+            before, after = move["from"], move["to"]
+            if after is None:
+                continue
+            gets = {after} | ({folder_of(after)} if before == after or folder_of(before) != folder_of(after) else set())
+            leaves = {before, folder_of(before)} - gets if before else set()
+            for found, keys in ((coming, gets), (leaving, leaves)):
+                for key in keys:
+                    found.setdefault((name, key), []).append(host.name)
+    told = set()
+    # The whole id where all hosts share it, and the release it is of where they do not.
+    for name, key in sorted(set(leaving) & set(coming), key=lambda one: (one[0], -len(one[1]))):
+        if (name, folder_of(key)) in told or (name, key) in told:
+            continue
+        told |= {(name, key), (name, folder_of(key))}
+        yield (
+            f"{', '.join(leaving[name, key])} would leave {key} of service {name}, and {', '.join(coming[name, key])}"
+            " would get it or stay with it: a rollout or a rollback ended half way. Say where to:"
+            f" -e rollback_to={key}."
+        )
+
+
 def plan(fleet):
     """Return the plan of a fleet: batches, moves, skipped hosts, refusals and text.
 
@@ -138,7 +217,8 @@ def plan(fleet):
     routers = fleet.get("routers") or []
     workers, silent = workers_of(fleet.get("asked") or [])
     change, wanted = bool(fleet.get("change")), str(fleet.get("wanted") or "")
-    hosts = [Host(look, workers, wanted, change) for look in fleet["looks"]]
+    rollbacks = rollbacks_of(fleet["looks"]) if wanted == VERIFIED else {}
+    hosts = [Host(look, workers, wanted, change, rollbacks) for look in fleet["looks"]]
     kept_out = [] if fleet.get("drained_included") else [host for host in hosts if host.person]
     serving = {host.unit for host in hosts if host.serves(routers)}
     # Nodes of one service go together, and only one of them has an entry in the routers.
@@ -150,6 +230,8 @@ def plan(fleet):
     refused += [
         f"{host.name}: service {name} has nothing to go to: {why}." for host in left for name, why in host.missing
     ]
+    if wanted == VERIFIED and not change:
+        refused += contradictions([host for host in hosts if host not in kept_out])
     own = {host.name for host in hosts}
     serving |= {worker["host"] for worker in workers if worker.get("state") == "serving" and worker["host"] not in own}
     size = len({host.unit for host in hosts} | {worker["host"] for worker in workers if worker["host"] not in own})

@@ -25,6 +25,11 @@ def service(active=OLD, verified=(OLD,), rollout=None, invocation="i", state="ac
     }
 
 
+def note(before, after, phase="gate", wanted=""):
+    """What a rollout writes down on its host; a rollback wants something."""
+    return {"from": before, "to": after, "phase": phase, "wanted": wanted}
+
+
 def worker(host, state="serving", by="", **more):
     """What a router says of one host."""
     told = {"url": f"http://{host}:30000", "host": host, "service": "kimi", "state": state, "by": by}
@@ -100,6 +105,21 @@ def test_where_a_host_goes_back_to(one, back):
         ("verified", service(NEW, (OLD, MID, NEW)), MID),
         ("verified", service(NEW, (OLD,)), OLD),
         ("verified", service(OLD, (OLD,)), None),
+        # What came after the active one does not count as back.
+        ("verified", service(MID, (OLD, MID, NEW, MID)), OLD),
+        ("verified", service(OLD, (OLD, NEW, OLD)), None),
+        ("verified", service(NEW, (OLD, MID, NEW, MID, NEW)), MID),
+        # Never verified: the newest that was.
+        ("verified", service(NEW, (OLD, MID)), MID),
+        # A rollback that was broken off leads where it led, before and after its switch.
+        ("verified", service(NEW, (OLD, MID, NEW), rollout=note(NEW, OLD, "out", "verified")), OLD),
+        ("verified", service(MID, (OLD, MID, NEW), rollout=note(NEW, MID, "gate", "0.5.22")), MID),
+        # Even where the way it came from is the older one.
+        ("verified", service(NEW, (OLD, MID), rollout=note(OLD, MID, "out", "verified")), MID),
+        # A rollout that was broken off is undone, to where it began.
+        ("verified", service(MID, (OLD, MID), rollout=note(MID, NEW, "out")), MID),
+        ("verified", service(NEW, (OLD, MID, NEW), rollout=note(MID, NEW, "soak")), MID),
+        ("verified", service(NEW, (OLD, MID), rollout=note(None, NEW)), MID),
         ("0.5.16", service(NEW, (OLD, MID, NEW)), OLD),
         ("0.5.16-aaaaaaaaaaaa", service(NEW, (OLD, NEW)), OLD),
         (OLD, service(NEW, (OLD, NEW)), OLD),
@@ -116,6 +136,59 @@ def test_where_a_rollback_leads(wanted, one, target):
         assert plan["moves"]["a"]["kimi"]["to"] == target and plan["refused"] == []
     else:
         assert plan["skipped"] == ["a"] and target == one["state"]["active"]
+
+
+def other(identity, mark="9"):
+    """The same release with settings of another host."""
+    return identity[:-8] + mark * 8
+
+
+def test_a_killed_rollback_run_again_is_finished():
+    killed = note(NEW, MID, "gate", "verified")
+    hosts = {
+        "a": service(MID, (OLD, MID, NEW, MID)),
+        "b": service(MID, (OLD, MID, NEW), rollout=killed),
+        "c": service(NEW, (OLD, MID, NEW)),
+    }
+    plan = planned(hosts, wanted="verified")
+    assert plan["refused"] == [] and plan["skipped"] == ["a"] and hosts_of(plan) == [["b"], ["c"]]
+    assert {plan["moves"][host]["kimi"]["to"] for host in "bc"} == {MID}
+    assert plan["moves"]["b"]["kimi"]["back"] == NEW
+    # Each host has a configuration of its own.
+    hosts["a"] = service(other(MID), (other(OLD), other(MID), other(NEW), other(MID)))
+    hosts["a"]["configurations"] = [other(one) for one in (OLD, MID, NEW)]
+    plan = planned(hosts, wanted="verified")
+    assert plan["refused"] == [] and plan["skipped"] == ["a"]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_rollback_that_would_lead_hosts_past_each_other_is_refused(same):
+    back = service(MID, (OLD, MID, NEW, MID))
+    if not same:
+        back = service(other(MID), [other(one) for one in (OLD, MID, NEW, MID)])
+        back["configurations"] = [other(one) for one in (OLD, MID, NEW)]
+    hosts = {"a": back, "b": service(NEW, (OLD, MID, NEW)), "c": service(NEW, (OLD, MID, NEW))}
+    refused = planned(hosts, wanted="verified")["refused"]
+    told = MID if same else MID[:-9]
+    assert len(refused) == 1 and "a would leave" in refused[0] and "b, c" in refused[0], refused
+    assert f"-e rollback_to={told}." in refused[0]
+    named = planned(hosts, wanted=MID[:-9])
+    assert named["refused"] == [] and named["skipped"] == ["a"]
+    assert {named["moves"][host]["kimi"]["to"] for host in "bc"} == {MID}
+    # A rollout that was killed on its way out, and hosts that it had not come to.
+    begun = service(MID, (OLD, MID), rollout=note(MID, NEW, "out"))
+    refused = planned({"a": begun, "b": service(MID, (OLD, MID))}, wanted="verified")["refused"]
+    assert len(refused) == 1 and "b would leave" in refused[0] and f"rollback_to={MID}." in refused[0]
+
+
+def test_a_rollback_of_settings_alone_is_no_contradiction():
+    # One release all the time; each host has its own settings.
+    hosts = {}
+    for host, mark in (("a", "7"), ("b", "8")):
+        before, after = other(OLD, mark), OLD[:-8] + mark * 7 + "0"
+        hosts[host] = service(after, (before, after), configurations=[before, after])
+    plan = planned(hosts, wanted="verified")
+    assert plan["refused"] == [] and plan["moves"]["b"]["kimi"]["to"] == other(OLD, "8")
 
 
 def test_nodes_of_one_service_go_together_and_count_as_one():
