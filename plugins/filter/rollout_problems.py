@@ -20,7 +20,7 @@ options:
   _input:
     description:
       - The variables of the role without their prefix, with V(units), the unit of each host, V(groups), V(known_hosts),
-        V(limited), whether only a part of the fleet is played, and V(start_timeout_seconds).
+        V(limited), whether only a part of the fleet is played, V(start_timeout_seconds), and V(drain_timeout_seconds).
     type: dict
     required: true
 """

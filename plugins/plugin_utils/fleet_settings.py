@@ -71,18 +71,23 @@ def _numbers(settings):
         ("soak_seconds", 0, "set 0 for no soak, or seconds, 60 for example"),
         ("soak_poll_seconds", 0.1, "set seconds, 2 for example"),
         ("capacity_timeout_seconds", 0, "set 0 for no wait, or seconds, 300 for example"),
-        ("lock_lease_seconds", 1, "set seconds, 7200 for example"),
+        ("lock_lease_seconds", 1, "set seconds, 14400 for example"),
     ):
         number = _number(settings.get(name))
         if number is None or number < least:
             yield name, settings.get(name), f"it is no number of {least:g} or more; {mend}"
-    soak, lease = _number(settings.get("soak_seconds")), _number(settings.get("lock_lease_seconds"))
-    longest = (soak or 0) + (_number(settings.get("start_timeout_seconds")) or 0)
+    lease = _number(settings.get("lock_lease_seconds"))
+    soak, start, drain = (
+        _number(settings.get(f"{name}_seconds")) or 0 for name in ("soak", "start_timeout", "drain_timeout")
+    )
+    # A batch that fails takes its hosts out, and starts them, once more.
+    longest = soak + 2 * (start + drain)
     if lease is not None and lease >= 1 and lease <= longest:
         yield (
             "lock_lease_seconds",
             settings["lock_lease_seconds"],
-            f"one start and its soak may take {longest:g} s, and the lock would run out meanwhile; set more than that",
+            f"a batch and its way back may take {longest:g} s, the soak and twice a drain and a start, and the lock"
+            " would run out meanwhile; set more than that",
         )
 
 

@@ -18,8 +18,9 @@ GOOD = {
     "soak_poll_seconds": 2,
     "lock_host": "lb",
     "lock_path": "/var/lib/llmfleet/rollout.lock",
-    "lock_lease_seconds": 7200,
+    "lock_lease_seconds": 14400,
     "start_timeout_seconds": 3600,
+    "drain_timeout_seconds": 1800,
     "units": {"a": "a", "b": "b", "c": "c"},
     "groups": {"all": ["a", "b", "c", "lb"]},
     "known_hosts": ["a", "b", "c", "lb"],
@@ -31,11 +32,13 @@ GOOD = {
     "change",
     [
         {},
-        {"batches": ["2"], "soak_seconds": "0", "lock_lease_seconds": "4000"},
+        {"batches": ["2"], "soak_seconds": "0", "lock_lease_seconds": "10801"},
         {"serving_minimum": 2},
         {"serving_minimum": 0},
         # A limit: hosts that are not played on serve as well.
         {"serving_minimum": 9, "limited": True},
+        # Without routers nothing is waited for before a stop.
+        {"drain_timeout_seconds": "0", "lock_lease_seconds": 7261},
         {"canary_required": True, "groups": {"sglang_canary": ["a"]}},
         {"capacity_timeout_seconds": 0},
     ],
@@ -66,7 +69,9 @@ def test_what_is_good(change):
         ({"soak_poll_seconds": 0}, ["rollout_soak_poll_seconds is 0"]),
         ({"capacity_timeout_seconds": None}, ["rollout_capacity_timeout_seconds is null"]),
         ({"lock_lease_seconds": 0}, ["rollout_lock_lease_seconds is 0"]),
-        ({"lock_lease_seconds": 3660}, ["rollout_lock_lease_seconds is 3660", "3660 s", "run out meanwhile"]),
+        # Out, start and soak, and on a bad day out and a start once more.
+        ({"lock_lease_seconds": 10860}, ["rollout_lock_lease_seconds is 10860", "10860 s", "run out meanwhile"]),
+        ({"lock_lease_seconds": 7200}, ["rollout_lock_lease_seconds is 7200", "10860 s"]),
         ({"lock_host": "nobody"}, ["rollout_lock_host", "no such host"]),
         ({"lock_path": "lock"}, ["rollout_lock_path", "no absolute path"]),
     ],
