@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from . import fleet_batches
-from .fleet_report import table
+from .fleet_report import left_beyond, table
 from .fleet_workers import by_person, by_rollout, workers_of
 
 VERIFIED = "verified"
@@ -219,7 +219,9 @@ def plan(fleet):
     change, wanted = bool(fleet.get("change")), str(fleet.get("wanted") or "")
     rollbacks = rollbacks_of(fleet["looks"]) if wanted == VERIFIED else {}
     hosts = [Host(look, workers, wanted, change, rollbacks) for look in fleet["looks"]]
-    kept_out = [] if fleet.get("drained_included") else [host for host in hosts if host.person]
+    # Nodes of one service go together, so that a drained one keeps the others as well.
+    persons = {host.unit: host for host in hosts if host.person}
+    kept_out = [] if fleet.get("drained_included") else [host for host in hosts if host.unit in persons]
     serving = {host.unit for host in hosts if host.serves(routers)}
     # Nodes of one service go together, and only one of them has an entry in the routers.
     undone = {host.unit for host in hosts if not host.proved or host.unfinished}
@@ -246,6 +248,7 @@ def plan(fleet):
     )
     if forbidden:
         refused.append(floor_sentence(fleet["minimum"], minimum, len(serving), forbidden))
+    by_name, with_whom = {host.name: host for host in hosts}, {host: persons[host.unit] for host in kept_out}
     for number, batch in enumerate(batches, start=1):
         batch["number"] = number
     return {
@@ -258,11 +261,15 @@ def plan(fleet):
         "unfinished": [host.name for host in left if host.unfinished],
         "minimum": minimum,
         "refused": refused,
-        "lines": _lines(batches, {host.name: host for host in hosts}, done, kept_out, len(serving), minimum),
+        "lines": [
+            *_lines(batches, by_name, done, with_whom),
+            f"{len(serving)} serve now, and {minimum} or more do all the time.",
+            *left_beyond(workers, own).values(),
+        ],
     }
 
 
-def _lines(batches, hosts, done, kept_out, serving, minimum):
+def _lines(batches, hosts, done, kept_out):
     rows = [["batch", "host", "service", "from", "to", "note"]]
     for batch in batches:
         for name in batch["hosts"]:
@@ -273,10 +280,10 @@ def _lines(batches, hosts, done, kept_out, serving, minimum):
                 rows.append([str(batch["number"]), name, *line, ", ".join(note)])
     for host in done:
         rows += [["none", host.name, name, now, "", "there already and verified"] for name, now, _to in host.lines()]
-    for host in kept_out:
-        rows.append(["none", host.name, "", "", "", drained_sentence(host.name, host.person) + ": left alone"])
-    counted = f"{serving} serve now, and {minimum} or more do all the time."
-    return [*table([[str(cell) for cell in row] for row in rows]), counted]
+    for host, drained in kept_out.items():
+        own = f"{drained_sentence(drained.name, drained.person)}: left alone"
+        rows.append(["none", host.name, "", "", "", own if host.person else f"left alone with {drained.name}"])
+    return table([[str(cell) for cell in row] for row in rows])
 
 
 def capacity(question):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .fleet_workers import one_line, workers_of
+from .fleet_workers import by_rollout, one_line, workers_of
 
 PHASES = {
     "check": "before anything was changed",
@@ -31,6 +31,22 @@ def ended(message):
     """Return a message as one sentence's end."""
     text = one_line(message or "no message")
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def left_beyond(workers, names):
+    """Return {host: a sentence} of hosts that a rollout took out of routers and that this run does not change."""
+    found = {}
+    for worker in workers:
+        if by_rollout(worker) and worker.get("host") not in names:
+            found.setdefault(worker.get("host"), []).append(worker)
+    return {
+        host: (
+            f"{host} is out of router {', '.join(dict.fromkeys(one['router'] for one in entries))} since a rollout"
+            f" that did not end there ({entries[0].get('reason') or 'no reason given'}), and is not in this run: run"
+            " the same playbook for it as well."
+        )
+        for host, entries in found.items()
+    }
 
 
 def failure_sentence(host, failure):
@@ -96,5 +112,6 @@ def report(run):
             "unknown" if run.get("asked") else "no router"
         )
         rows.append([host, str(batch_of.get(host, "none")), outcome, states])
+    out.update(left_beyond(workers, run["order"]))
     notes = [planned["drained"].get(host) or sentence for host, sentence in out.items()]
     return {"lines": [*table(rows), *notes], "problems": problems, "out": sorted(out)}

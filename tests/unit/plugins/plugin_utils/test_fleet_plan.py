@@ -211,6 +211,27 @@ def test_who_a_person_drained_is_left_alone_and_named():
     assert hosts_of(planned({"a": service(), "b": service()}, asked, drained_included=True)) == [["a"], ["b"]]
 
 
+def test_a_node_that_a_person_drained_keeps_its_whole_unit_out():
+    looks = [
+        {"host": host, "unit": unit, "services": [service()], "staged": {"kimi": NEW}}
+        for host, unit in (("a", "x"), ("b", "x"), ("c", "c"))
+    ]
+    asked = [router(worker("a", "drained", by="jo"), worker("c"))]
+    given = {"looks": looks, "asked": asked, "routers": ["lb"], "sizes": ["100%"], "minimum": 0, "wanted": ""}
+    plan = fleet_plan.plan(given)
+    assert plan["left_out"] == ["a", "b"] and hosts_of(plan) == [["c"]] and "b" not in plan["moves"]
+    assert [line for line in plan["lines"] if " b " in line and "left alone with a" in line]
+    assert hosts_of(fleet_plan.plan({**given, "drained_included": True})) == [["a", "b", "c"]]
+
+
+def test_who_a_rollout_left_out_beyond_a_limit_is_named():
+    asked = [router(worker("a", "drained", by="rollout"), worker("b"), worker("c", "drained", by="jo"))]
+    plan = planned({"b": service()}, asked)
+    told = [line for line in plan["lines"] if line.startswith("a is out of router lb")]
+    assert len(told) == 1 and "why" in told[0] and "not in this run" in told[0] and hosts_of(plan) == [["b"]]
+    assert not [line for line in plan["lines"] if line.startswith("c ")]
+
+
 def test_what_a_rollout_left_comes_first():
     asked = [router(worker("a"), worker("b"), worker("c", "drained", by="rollout"))]
     half = service(MID, (OLD,), rollout={"from": OLD, "to": MID, "phase": "switch"})
@@ -298,6 +319,17 @@ def test_the_outcome_of_a_host(facts, outcome, told):
     report = reported({"a": facts})
     assert report["lines"][1].split()[:2] == ["a", "1"] and outcome in report["lines"][1]
     assert (told is None and report["problems"] == []) or told in report["problems"][0]
+
+
+def test_the_report_names_who_a_rollout_left_out_beyond_a_limit():
+    asked = [
+        router(worker("a"), worker("z", "drained", by="rollout"), worker("y", "drained", by="jo")),
+        router(worker("z", "drained", by="rollout"), name="lb2"),
+    ]
+    report = reported({"a": {"done": True}}, asked=asked)
+    assert report["out"] == ["z"] and report["problems"] == []
+    told = [line for line in report["lines"] if line.startswith("z ")]
+    assert len(told) == 1 and "out of router lb, lb2" in told[0] and "not in this run" in told[0], told
 
 
 def test_who_is_lost_drained_or_skipped_is_named():
