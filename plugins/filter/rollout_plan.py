@@ -17,7 +17,8 @@ author: llmfleet contributors (@llmfleet)
 description:
   - Hosts of an unfinished rollout come first, then canaries, then batches of the given sizes. Hosts of one unit, the
     nodes of a multi-node service, stay in one batch.
-  - A batch that would leave fewer than V(minimum) units serving is split, and refused where a single one is too many.
+  - A batch that would leave fewer than V(minimum) units serving in a router, or none of a service that has several, is
+    split, and refused where a single one is too many.
   - Hosts that run the wanted configuration, and were verified since they started, are skipped. Hosts that a person has
     drained are left alone unless V(drained_included) is true.
 options:

@@ -8,6 +8,7 @@ What is counted is a unit: a host, or the hosts of one multi-node service, which
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(%?)\Z")
@@ -49,26 +50,50 @@ def cut(units, sizes, total):
     return batches
 
 
-def split(batch, serving, minimum):
-    """Cut one batch of units so that `minimum` of the units `serving` go on serving; None where no unit may go."""
-    parts, part, gone = [], [], 0
+@dataclasses.dataclass(frozen=True)
+class Floor:
+    """How many of the units that serve now go on serving: all of a router, or those of one service.
+
+    members: the units that can serve here; None for every one.
+    """
+
+    serving: set
+    least: int
+    members: set | None = None
+    router: str = ""
+    service: str = ""
+
+    def broken_by(self, units):
+        """Tell whether too few would be left without some units. Without one that serves nothing is lost."""
+        return bool(self.serving & units) and len(self.serving - units) < self.least
+
+    def joined(self, units):
+        """Return the floor once some units serve as well."""
+        more = units if self.members is None else units & self.members
+        return dataclasses.replace(self, serving=self.serving | more)
+
+
+def split(batch, floors):
+    """Cut one batch of units so that every floor is kept; returns (parts, None), or (None, the floor that forbids)."""
+    parts, part, taken = [], [], set()
     for unit in batch:
-        costs = unit[0] in serving
-        if costs and len(serving) - minimum < 1:
-            return None
-        if part and costs and gone + costs > len(serving) - minimum:
+        own = {unit[0]}
+        forbids = next((floor for floor in floors if floor.broken_by(own)), None)
+        if forbids:
+            return None, forbids
+        if part and any(floor.broken_by(taken | own) for floor in floors):
             parts.append(part)
-            part, gone = [], 0
+            part, taken = [], set()
         part.append(unit)
-        gone += costs
-    return [*parts, part]
+        taken |= own
+    return [*parts, part], None
 
 
-def make(hosts, sizes, canary=(), unfinished=(), serving=(), minimum=0):
-    """Return (batches, the batch that the floor forbids or None), each batch {"title", "hosts"}.
+def make(hosts, sizes, canary=(), unfinished=(), floors=()):
+    """Return (batches, None or (host names, the floor that forbids them)), each batch {"title", "hosts"}.
 
     hosts: [(host name, unit)]; sizes: numbers of hosts or percentages of them; canary, unfinished: names of hosts;
-    serving: units that serve now; minimum: how many units shall serve all the time.
+    floors: what shall serve all the time.
     """
     total = len(hosts)
     units = units_of(hosts)
@@ -81,11 +106,11 @@ def make(hosts, sizes, canary=(), unfinished=(), serving=(), minimum=0):
         planned += [("", batch) for batch in cut(rest, sizes[1:] or sizes, total)]
     else:
         planned += [("" if number else "canary", batch) for number, batch in enumerate(cut(rest, sizes, total))]
-    serving, batches = set(serving), []
+    batches = []
     for title, batch in planned:
-        parts = split(batch, serving, minimum)
-        if parts is None:
-            return batches, [name for _unit, names in batch for name in names]
+        parts, forbids = split(batch, floors)
+        if forbids:
+            return batches, ([name for _unit, names in batch for name in names], forbids)
         batches += [{"title": title, "hosts": [name for _unit, names in part for name in names]} for part in parts]
-        serving |= {unit for unit, _names in batch}
+        floors = [floor.joined({unit for unit, _names in batch}) for floor in floors]
     return batches, None

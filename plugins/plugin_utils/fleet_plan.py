@@ -161,11 +161,55 @@ def drained_sentence(host, worker):
     )
 
 
-def floor_sentence(setting, minimum, serving, hosts, router=""):
+def floors_of(workers, routers, units, minimum):
+    """Return the floors of a fleet: in each router `minimum` units of all, and one of each service that has more.
+
+    Who is written down as serving and is not healthy serves nobody. Without a minimum there is no floor of services.
+    """
+    floors = []
+    for router in routers:
+        serving, members = {"": set()}, {}
+        for worker in (worker for worker in workers if worker["router"] == router):
+            unit = units.get(worker["host"], worker["host"])
+            members.setdefault(worker.get("service") or "", set()).add(unit)
+            if worker.get("state") == "serving" and worker.get("healthy"):
+                serving[""].add(unit)
+                serving.setdefault(worker.get("service") or "", set()).add(unit)
+        floors.append(fleet_batches.Floor(serving[""], minimum, router=router))
+        floors += [
+            fleet_batches.Floor(serving.get(service, set()), 1, found, router, service)
+            for service, found in sorted(members.items())
+            if minimum and service and len(found) > 1
+        ]
+    return floors
+
+
+def workers_without_router(hosts):
+    """Return what a router would say of hosts in front of which there is none."""
+    return [
+        {"router": "", "host": host.name, "service": service["name"], "state": "serving", "healthy": up}
+        for host in hosts
+        for service in host.services
+        for up in [service.get("active_state") == "active"]
+    ]
+
+
+def stopped_routers(asked):
+    """Return the names of routers whose host answered, and whose process does not run."""
+    return [answer["item"] for answer in asked if answer.get("router_running") is False]
+
+
+def floor_sentence(setting, floor, hosts):
     """Say that a batch would leave too few hosts serving."""
-    where = f" in router {router}" if router else ""
+    where = f" in router {floor.router}" if floor.router else ""
+    count = len(floor.serving)
+    if floor.service:
+        return (
+            f"{', '.join(hosts)} cannot be taken out: {count} of {len(floor.members)} hosts of service {floor.service}"
+            f"{where} serve now, and none would; bring another one back first, or set rollout_serving_minimum to 0."
+        )
     return (
-        f"rollout_serving_minimum is {setting}, which is {minimum} here: {serving} serve now{where}, so"
+        f"rollout_serving_minimum is {setting}, which is {floor.least} here: {count} serve now{where}, so"
         f" {', '.join(hosts)} cannot be taken out; bring other hosts back first, add hosts, or lower it."
     )
 
@@ -235,26 +279,28 @@ def plan(fleet):
     if wanted == VERIFIED and not change:
         refused += contradictions([host for host in hosts if host not in kept_out])
     own = {host.name for host in hosts}
-    serving |= {worker["host"] for worker in workers if worker.get("state") == "serving" and worker["host"] not in own}
     size = len({host.unit for host in hosts} | {worker["host"] for worker in workers if worker["host"] not in own})
     minimum = fleet_batches.amount(fleet["minimum"], size)
+    units = {host.name: host.unit for host in hosts}
+    floors = floors_of(workers if routers else workers_without_router(hosts), routers or [""], units, minimum)
+    stopped = stopped_routers(fleet.get("asked") or [])
+    counted = [len(floor.serving) for floor in floors if not floor.service and floor.router not in stopped]
     batches, forbidden = fleet_batches.make(
         [(host.name, host.unit) for host in left],
         fleet["sizes"],
         canary=fleet.get("canary") or [],
         unfinished=[host.name for host in left if host.unfinished],
-        serving=serving,
-        minimum=minimum,
+        floors=floors,
     )
     if forbidden:
-        refused.append(floor_sentence(fleet["minimum"], minimum, len(serving), forbidden))
+        refused.append(floor_sentence(fleet["minimum"], forbidden[1], forbidden[0]))
     by_name, with_whom = {host.name: host for host in hosts}, {host: persons[host.unit] for host in kept_out}
     for number, batch in enumerate(batches, start=1):
         batch["number"] = number
     return {
         "batches": batches,
         "moves": {host.name: host.moves for host in left},
-        "units": {host.name: host.unit for host in hosts},
+        "units": units,
         "skipped": [host.name for host in done],
         "drained": {host.name: drained_sentence(host.name, host.person) for host in hosts if host.person},
         "left_out": [host.name for host in kept_out],
@@ -263,7 +309,8 @@ def plan(fleet):
         "refused": refused,
         "lines": [
             *_lines(batches, by_name, done, with_whom),
-            f"{len(serving)} serve now, and {minimum} or more do all the time.",
+            f"{min(counted, default=0)} serve now, and {minimum} or more do all the time.",
+            *(f"Router {router} does not run, and no batch begins until it does." for router in stopped),
             *left_beyond(workers, own).values(),
         ],
     }
@@ -295,27 +342,20 @@ def capacity(question):
     if not routers:
         return {"allowed": True, "serving": None, "message": ""}
     batch = {units.get(name, name) for name in question["batch"]}
-    workers, silent = workers_of(question.get("asked") or [])
+    asked = question.get("asked") or []
+    workers, silent = workers_of(asked)
     if silent:
         return {"allowed": False, "serving": None, "message": f"{'; '.join(silent)}."}
-    stopped = [answer["item"] for answer in question["asked"] if not answer.get("router_running", True)]
+    stopped = stopped_routers(asked)
     if stopped:
         told = f"router {', '.join(stopped)} does not run, so nobody knows whom it would serve; start it"
         return {"allowed": False, "serving": 0, "message": f"{told}."}
-    serving = {
-        router: {
-            units.get(worker["host"], worker["host"])
-            for worker in workers
-            if worker["router"] == router and worker.get("state") == "serving" and worker.get("healthy")
-        }
-        for router in routers
-    }
-    # A router that serves nobody of the batch loses nothing by it.
-    hit = [router for router in routers if serving[router] & batch]
-    if not hit:
-        return {"allowed": True, "serving": min(map(len, serving.values())), "message": ""}
-    worst = min(hit, key=lambda router: len(serving[router] - batch))
-    count, allowed = len(serving[worst]), len(serving[worst] - batch) >= question["minimum"]
-    names = sorted(question["batch"])
-    message = "" if allowed else floor_sentence(question["setting"], question["minimum"], count, names, worst)
-    return {"allowed": allowed, "serving": count, "message": message}
+    floors = floors_of(workers, routers, units, question["minimum"])
+    # The floor of all is told before that of a service, and of several routers the one that would be left with fewest.
+    broken = sorted(
+        (floor for floor in floors if floor.broken_by(batch)),
+        key=lambda floor: (bool(floor.service), len(floor.serving - batch)),
+    )
+    message = floor_sentence(question["setting"], broken[0], sorted(question["batch"])) if broken else ""
+    serving = min(len(floor.serving) for floor in floors if not floor.service)
+    return {"allowed": not broken, "serving": serving, "message": message}

@@ -11,12 +11,13 @@ from ansible_collections.llmfleet.sglang.plugins.plugin_utils import fleet_batch
 ALL = "abcdefgh"
 
 
-def made(names=ALL, sizes=(1, "25%", "100%"), units=None, **more):
+def made(names=ALL, sizes=(1, "25%", "100%"), units=None, serving=(), minimum=0, **more):
     """Batches as words such as "a bc defgh", with the title of each that has one, and what was forbidden."""
     hosts = [(name, (units or {}).get(name, name)) for name in names]
+    more.setdefault("floors", [fleet_batches.Floor(set(serving), minimum)])
     batches, forbidden = fleet_batches.make(hosts, list(sizes), **more)
     told = " ".join("".join(batch["hosts"]) + (f":{batch['title']}" if batch["title"] else "") for batch in batches)
-    return told, "".join(forbidden) if forbidden else None
+    return told, "".join(forbidden[0]) if forbidden else None
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,14 @@ def test_hosts_that_do_not_serve_are_not_split():
 def test_a_unit_counts_as_one():
     units = {"a": "x", "b": "x", "c": "y", "d": "y"}
     assert made("abcd", ["100%"], units=units, serving={"x", "y"}, minimum=1) == ("ab:canary cd:canary", None)
+
+
+def test_every_floor_is_kept():
+    floors = [fleet_batches.Floor(set("abcd"), 1), fleet_batches.Floor(set("ab"), 1, members=set("ab"), service="x")]
+    assert made("abcd", ["100%"], floors=floors) == ("a:canary bcd:canary", None)
+    # Who joins counts where it is a member, and nowhere else.
+    alone = [fleet_batches.Floor(set("b"), 1, members=set("ab"), service="x")]
+    assert made("abc", [1], floors=alone) == ("a:canary b c", None)
+    assert made("cb", [1], floors=alone) == ("c:canary", "b")
+    hosts = [("b", "b")]
+    assert fleet_batches.make(hosts, [1], floors=alone) == ([], (["b"], alone[0]))

@@ -248,6 +248,78 @@ def test_the_floor_counts_the_whole_fleet():
     assert refused and "rollout_serving_minimum is 4" in refused[0] and "4 serve now" in refused[0]
 
 
+def test_who_is_not_healthy_does_not_count_for_the_planned_floor():
+    ill = [worker(host, healthy=host != "h") for host in "abcdefgh"]
+    hosts = {host: service() for host in "abcdefgh"}
+    plan = planned(hosts, [router(*ill)], sizes=["50%"], minimum="50%")
+    assert plan["lines"][-1].startswith("7 serve now, and 4 or more")
+    assert hosts_of(plan) == [["a", "b", "c"], ["d"], ["e", "f", "g", "h"]]
+    # What is planned is what is asked before the batch.
+    question = {"units": plan["units"], "minimum": plan["minimum"], "setting": "50%", "routers": ["lb"]}
+    question["asked"] = [router(*ill)]
+    assert fleet_plan.capacity({**question, "batch": ["a", "b", "c"]})["allowed"]
+    assert not fleet_plan.capacity({**question, "batch": ["a", "b", "c", "d"]})["allowed"]
+    # An entry that is written down is not put there once more.
+    assert planned({"h": service(NEW, (NEW,))}, [router(*ill)])["skipped"] == ["h"]
+
+
+def test_each_router_counts_for_the_planned_floor():
+    asked = [router(*map(worker, "abcd")), router(*map(worker, "abc"), name="lb2")]
+    plan = planned({host: service() for host in "abcd"}, asked, sizes=["100%"], minimum=2)
+    assert hosts_of(plan) == [["a"], ["b"], ["c", "d"]] and plan["lines"][-1].startswith("3 serve now")
+    asked[1]["router_running"] = False
+    for one in asked[1]["workers"]:
+        one["healthy"] = False
+    plan = planned({host: service() for host in "abcd"}, asked, sizes=["100%"], minimum=2)
+    assert "4 serve now" in plan["lines"][-2] and "lb2 does not run" in plan["lines"][-1]
+
+
+def two_models(**more):
+    """Two hosts of one service and four of another, of which each serves its own."""
+    workers = [worker(host) for host in ("a1", "a2")]
+    workers += [worker(host, service="qwen") for host in ("b1", "b2", "b3", "b4")]
+    return [{**one, **more.get(one["host"], {})} for one in workers]
+
+
+def test_a_service_is_never_left_with_nobody():
+    looks = []
+    for one in two_models():
+        name = one["service"]
+        looks.append({"host": one["host"], "services": [{**service(), "item": name}], "staged": {name: NEW}})
+    given = {"looks": looks, "sizes": ["50%"], "wanted": "", "minimum": "50%"}
+    for routers, asked in ((["lb"], [router(*two_models())]), ([], [])):
+        plan = fleet_plan.plan({**given, "routers": routers, "asked": asked})
+        assert hosts_of(plan) == [["a1"], ["a2", "b1"], ["b2", "b3", "b4"]] and plan["refused"] == []
+    # Whoever wants no floor has none.
+    plan = fleet_plan.plan({**given, "routers": ["lb"], "asked": [router(*two_models())], "minimum": 0})
+    assert hosts_of(plan)[0] == ["a1", "a2", "b1"]
+    # Its other host is out, and nothing of the plan brings it back before.
+    out = router(*two_models(a2={"state": "drained", "by": "jo"}))
+    refused = fleet_plan.plan({**given, "routers": ["lb"], "asked": [out]})["refused"]
+    assert len(refused) == 1 and "a1" in refused[0] and "service kimi in router lb" in refused[0]
+
+
+@pytest.mark.parametrize(
+    "batch, more, allowed",
+    [
+        (["a1", "b1"], {}, True),
+        (["a1", "a2"], {}, False),
+        (["a1"], {"a2": {"healthy": False}}, False),
+        (["b1", "b2"], {"a2": {"healthy": False}}, True),
+        # Its last one is out already.
+        (["a1", "a2"], {"a1": {"state": "drained"}, "a2": {"state": "drained"}}, True),
+        # A service of one host can only go as a whole.
+        (["a1"], {"a2": {"service": "qwen"}}, True),
+    ],
+)
+def test_the_capacity_of_each_service(batch, more, allowed):
+    asked = [router(*two_models(**more))]
+    question = {"asked": asked, "routers": ["lb"], "batch": batch, "units": {}, "setting": 2}
+    answer = fleet_plan.capacity({**question, "minimum": 2})
+    assert answer["allowed"] is allowed and ("service kimi in router lb" in answer["message"]) is not allowed
+    assert fleet_plan.capacity({**question, "minimum": 0})["allowed"]
+
+
 def test_a_router_that_does_not_answer_is_named():
     plan = planned({"a": service()}, [router(name="lb1"), {"item": "lb2", "unreachable": True, "msg": "no route"}])
     assert plan["refused"] == ["router lb2 did not answer: no route."]
