@@ -15,7 +15,9 @@ short_description: Whether a batch may be taken out of the routers now
 version_added: 0.1.0
 author: llmfleet contributors (@llmfleet)
 description:
-  - Counts what each router serves at this moment. The router that serves the fewest decides.
+  - Counts what each router serves at this moment. Each router that serves a host of the batch has to
+    serve V(minimum) others as well, and one more of each service that it has several hosts of. A router that does not
+    run lets no batch begin.
 options:
   _input:
     description:

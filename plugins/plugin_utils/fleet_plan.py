@@ -91,7 +91,7 @@ def before_of(service, target):
     begun = state.get("rollout") or {}
     if begun.get("from") and begun["from"] != target:
         return begun["from"]
-    if state.get("active") == target and not begun:
+    if state.get("active") == target and begun.get("from") in (None, target):
         return None
     left = [identity for identity in known if identity != target]
     if state.get("active") in left:
@@ -138,9 +138,31 @@ class Host:
                 self.missing.append((service["name"], why))
             back = None if change else before_of(service, target)
             self.moves[service["name"]] = {"from": active, "to": target, "back": back}
+        self.staying = self.left_as_they_are(wanted)
+        self.missing = [(name, why) for name, why in self.missing if name not in self.staying]
+        # One that does not change beside one that does has itself to go back to.
+        if any(move["back"] for move in self.moves.values()):
+            for move in self.moves.values():
+                if move["to"] and move["to"] == move["from"] and not move["back"]:
+                    move["back"] = move["to"]
         self.proved = not change and all(
             proved(service, self.moves[service["name"]]["to"]) for service in self.services
         )
+
+    def left_as_they_are(self, wanted):
+        """Keep services as they are that cannot follow the others of a host in a rollback; returns their names.
+
+        A release, or its folder, may be meant for all of them; a whole id is of one service only.
+        """
+        moving = {move["to"] for move in self.moves.values() if move["to"] != move["from"]} - {None}
+        named = {move["to"] for move in self.moves.values()}
+        if not (moving if wanted == VERIFIED else wanted in named):
+            return set()
+        staying = {name for name, _why in self.missing if self.moves[name]["from"]}
+        for name in staying:
+            active = self.moves[name]["from"]
+            self.moves[name].update(to=active, back=active)
+        return staying
 
     def serves(self, routers):
         """Tell whether requests reach this host now."""
@@ -232,7 +254,7 @@ def contradictions(hosts):
     for host in hosts:
         for name, move in host.moves.items():
             before, after = move["from"], move["to"]
-            if after is None:
+            if after is None or name in host.staying:
                 continue
             gets = {after} | ({folder_of(after)} if before == after or folder_of(before) != folder_of(after) else set())
             leaves = {before, folder_of(before)} - gets if before else set()

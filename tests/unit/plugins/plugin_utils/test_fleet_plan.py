@@ -191,6 +191,53 @@ def test_a_rollback_of_settings_alone_is_no_contradiction():
     assert plan["refused"] == [] and plan["moves"]["b"]["kimi"]["to"] == other(OLD, "8")
 
 
+QWEN, QWEN_OLD = "0.5.30-dddddddddddd-44444444", "0.5.29-eeeeeeeeeeee-55555555"
+
+
+def two_services(kimi, qwen, wanted="", **more):
+    """The plan of one host with two services; the second is staged as it is."""
+    services = [kimi, {**qwen, "item": "qwen", "configurations": [QWEN_OLD, QWEN]}]
+    looks = [{"host": "a", "services": services, "staged": {"kimi": NEW, "qwen": QWEN}}]
+    given = {"looks": looks, "asked": [], "routers": [], "sizes": [1], "minimum": 0, "wanted": wanted}
+    return fleet_plan.plan({**given, **more})
+
+
+def test_a_service_that_does_not_change_goes_back_to_what_it_is():
+    stays = {"from": QWEN, "to": QWEN, "back": QWEN}
+    plan = two_services(service(MID, (MID,)), service(QWEN, (QWEN_OLD, QWEN)))
+    assert plan["moves"]["a"] == {"kimi": {"from": MID, "to": NEW, "back": MID}, "qwen": stays}
+    # And also where that run was killed, and is run again.
+    begun = service(QWEN, (QWEN_OLD, QWEN), rollout=note(QWEN, QWEN))
+    plan = two_services(service(NEW, (MID,), rollout=note(MID, NEW)), begun)
+    assert plan["moves"]["a"] == {"kimi": {"from": NEW, "to": NEW, "back": MID}, "qwen": stays}
+    # Where nothing changes there is nothing to go back to.
+    plan = two_services(service(NEW, (MID,)), service(QWEN, (QWEN,)))
+    assert [move["back"] for move in plan["moves"]["a"].values()] == [None, None]
+
+
+@pytest.mark.parametrize("wanted", ["verified", MID])
+def test_a_rollback_leaves_a_service_as_it_is_that_cannot_go_with_the_other(wanted):
+    plan = two_services(service(NEW, (MID, NEW)), service(QWEN, (QWEN,)), wanted)
+    assert plan["refused"] == []
+    assert plan["moves"]["a"]["kimi"] == {"from": NEW, "to": MID, "back": NEW}
+    assert plan["moves"]["a"]["qwen"] == {"from": QWEN, "to": QWEN, "back": QWEN}
+
+
+@pytest.mark.parametrize(
+    "kimi, wanted",
+    [
+        # A release may be meant for all of them.
+        (service(NEW, (MID, NEW)), "0.5.22"),
+        # Nothing of the host goes anywhere.
+        (service(NEW, (NEW,)), "verified"),
+        (service(NEW, (NEW,)), MID),
+    ],
+)
+def test_a_rollback_that_no_service_or_not_each_can_follow_is_refused(kimi, wanted):
+    refused = two_services(kimi, service(QWEN, (QWEN,)), wanted)["refused"]
+    assert any("a: service qwen has nothing to go to" in sentence for sentence in refused)
+
+
 def test_nodes_of_one_service_go_together_and_count_as_one():
     done, looks = service(NEW, (NEW,)), []
     for host, unit, one in (("a", "x", done), ("b", "x", done), ("c", "y", done), ("d", "y", service())):
