@@ -83,11 +83,19 @@ def running_id(state, invocation):
 
 
 def with_verified(state, entry):
-    """Return a state with one more verified start, or None where its newest entry says the same already."""
+    """Return a state with one more verified start, or None where its newest entry says the same already.
+
+    Where they become too many, the oldest one goes of a configuration that was verified before as well: which of two
+    configurations came first has to stay known, for the way back.
+    """
     newest = state["verified"][-1] if state["verified"] else {}
     if all(newest.get(key) == entry[key] for key in ("id", "invocation_id")):
         return None
-    return {**state, "verified": [*state["verified"], entry][-VERIFIED_KEPT:]}
+    kept = [*state["verified"], entry]
+    while len(kept) > VERIFIED_KEPT:
+        ids = [one.get("id") for one in kept]
+        del kept[next((place for place in range(len(ids) - 1) if ids[place] in ids[:place]), 0)]
+    return {**state, "verified": kept}
 
 
 def last_verified(state, present):
