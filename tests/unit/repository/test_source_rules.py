@@ -139,6 +139,19 @@ def test_modules_are_named_in_full(yaml_of_plays):
     assert wrong == []
 
 
+def test_an_ignored_silence_does_not_end_a_run(yaml_of_plays):
+    # At a task with run_once Ansible ends the run for all hosts, unless it has ignore_errors.
+    found = [
+        (path, task)
+        for path, content in yaml_of_plays.items()
+        if path.parts[0] != "molecule"
+        for task in tasks_in(content)
+        if task.get("run_once") and task.get("ignore_unreachable")
+    ]
+    assert len(found) > 3
+    assert [f"{path}: {task.get('name')}" for path, task in found if task.get("ignore_errors") is not True] == []
+
+
 def test_ansible_lint_skips_nothing(root, load):
     settings = load(".ansible-lint")
     assert settings["profile"] == "production"
