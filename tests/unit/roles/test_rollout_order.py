@@ -48,3 +48,32 @@ def test_a_router_that_is_gone_does_not_end_the_run(fleet, nobody, file):
     _status, output = fleet.play([tasks_of("rollout", file), WENT_ON])
     assert "beech went on" in output, output
     assert "ash went on" in output, output
+
+
+FAILURES = {"ansible.builtin.debug": {"msg": "FAILED {{ inventory_hostname }} {{ rollout_failure | to_json }}"}}
+
+
+@pytest.mark.parametrize("file", ["take_out.yml", "put_back.yml"])
+def test_a_router_that_is_gone_is_named_and_not_the_host_of_the_engine(fleet, nobody, file):
+    fleet.routers["lb2"] = nobody
+    fleet.answer({"workers": []}, module="router_worker")
+    attempt = {
+        "block": [tasks_of("router", file)],
+        "rescue": [{"ansible.builtin.debug": {"msg": "{{ inventory_hostname }}: {{ ansible_failed_result.msg }}"}}],
+    }
+    status, output = fleet.play([attempt])
+    assert status == 0, output
+    for host in ("ash", "beech"):
+        assert f"{host}: Router lb2 cannot be reached" in output, output
+        # The other one is told all the same.
+        assert fleet.asked(module="router_worker", on=host), output
+
+
+def test_another_router_that_is_gone_does_not_keep_one_from_its_workers(fleet, nobody):
+    fleet.routers.update(lb1={"router_port": 1111}, lb2=nobody)
+    engines = {"router_own_workers": [{"url": "http://ash:1", "host": "ash", "service": "kimi"}]}
+    fleet.hosts.update(ash=engines, beech={"router_own_workers": []})
+    fleet.answer({"workers": [], "router_running": True, "state": "serving"}, module="router_worker")
+    status, output = fleet.play([tasks_of("router", "reconcile.yml")], hosts="lb1")
+    assert status == 0, output
+    assert [asked["url"] for asked in fleet.asked(module="router_worker", state="serving")] == ["http://ash:1"]
