@@ -96,6 +96,7 @@ class Stage:
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
             "ANSIBLE_LOCALHOST_WARNING": "0",
             "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
         }
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         done = subprocess.run(

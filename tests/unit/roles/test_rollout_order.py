@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 WENT_ON = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} went on"}}
@@ -50,7 +52,12 @@ def test_a_router_that_is_gone_does_not_end_the_run(fleet, nobody, file):
     assert "ash went on" in output, output
 
 
-FAILURES = {"ansible.builtin.debug": {"msg": "FAILED {{ inventory_hostname }} {{ rollout_failure | to_json }}"}}
+FAILURES = {
+    "ansible.builtin.debug": {
+        "msg": "FAILED {{ inventory_hostname }} {{ rollout_failure.phase }}: {{ rollout_failure.message }}"
+    },
+    "when": "rollout_failure is defined",
+}
 
 
 @pytest.mark.parametrize("file", ["take_out.yml", "put_back.yml"])
@@ -77,3 +84,76 @@ def test_another_router_that_is_gone_does_not_keep_one_from_its_workers(fleet, n
     status, output = fleet.play([tasks_of("router", "reconcile.yml")], hosts="lb1")
     assert status == 0, output
     assert [asked["url"] for asked in fleet.asked(module="router_worker", state="serving")] == ["http://ash:1"]
+
+
+@pytest.fixture
+def changing(fleet):
+    """The same, with modules that say what one wants to hear; role verify tells whether its verdict is kept."""
+    fleet.role(
+        "verify", [{"ansible.builtin.debug": {"msg": "verdict kept {{ verify_record_enabled | default(true) }}"}}]
+    )
+    record = {"verify": {"name": "kimi", "url": "http://127.0.0.1:30000"}}
+    fleet.answer({"record": record, "invocation_id": "1" * 32}, module="service_config")
+    fleet.answer({"workers": []}, module="router_worker")
+    fleet.variables.update(rollout_change="configuration", rollout_soak_poll_seconds=1)
+    return fleet
+
+
+@pytest.mark.parametrize(("soak", "kept"), [(0, ["True"]), (1, ["False", "True"])])
+def test_a_start_counts_as_verified_only_after_the_soak(changing, soak, kept):
+    changing.variables["rollout_soak_seconds"] = soak
+    changing.hosts.pop("beech")
+    status, output = changing.play([tasks_of("rollout", "host.yml"), FAILURES])
+    assert status == 0 and "FAILED" not in output, output
+    assert re.findall(r"verdict kept (\w+)", output) == kept
+
+
+def test_the_way_back_keeps_its_verdict(changing):
+    changing.variables["rollout_soak_seconds"] = 60
+    changing.hosts.pop("beech")
+    status, output = changing.play([tasks_of("rollout", "return.yml")])
+    assert status == 0, output
+    assert re.findall(r"verdict kept (\w+)", output) == ["True"]
+
+
+# A run that was killed at the gate leaves the new configuration active and its record; the next run then fails early.
+@pytest.mark.parametrize(("unfinished", "started"), [([], []), (["ash"], ["A"])])
+def test_only_a_host_that_nobody_changed_goes_back_as_it_is(changing, unfinished, started):
+    changing.hosts.pop("beech")
+    changing.variables["rollout_plan"]["unfinished"] = unfinished
+    failure = {"ansible.builtin.set_fact": {"rollout_failure": {"phase": "out", "message": "still has requests"}}}
+    status, output = changing.play([failure, tasks_of("rollout", "back.yml")])
+    assert status == 0, output
+    assert [asked["id"] for asked in changing.asked(module="service_config", state="active")] == started
+    assert [asked["state"] for asked in changing.asked(module="router_worker")][-1] == "serving"
+
+
+def test_no_node_of_a_service_stops_while_another_one_has_requests(changing):
+    changing.variables["rollout_plan"]["units"] = {"ash": "pair", "beech": "pair"}
+    changing.hosts["ash"] = {"serve_node_rank": 0}
+    changing.hosts["beech"] = {"serve_node_rank": 1}
+    told = {"failed": True, "msg": "http://ash:30000 still has 2 requests"}
+    changing.answers.insert(0, ({"module": "router_worker", "state": "drained", "drain_timeout": 1800}, told))
+    status, output = changing.play([tasks_of("rollout", "host.yml"), FAILURES])
+    assert status == 0, output
+    assert changing.asked(module="service_config", state="active") == []
+    assert "FAILED ash out: http://ash:30000 still has 2 requests" in output, output
+    assert "FAILED beech out: ash is not out of the routers" in output, output
+
+
+def test_services_of_a_host_are_watched_at_the_same_time(changing):
+    changing.hosts.pop("beech")
+    changing.hosts["ash"] = {"serve_instances": [{"name": "kimi"}, {"name": "qwen", "port": 30001}]}
+    move = changing.variables["rollout_plan"]["moves"]["ash"]
+    move["qwen"] = move["kimi"]
+    changing.variables["rollout_soak_seconds"] = 1
+    changing.answer({"sleeps": 4}, module="service_watch", unit="sglang-kimi.service")
+    changing.answer({"failed": True, "msg": "qwen is not well"}, module="service_watch", unit="sglang-qwen.service")
+    status, output = changing.play([tasks_of("rollout", "host.yml"), FAILURES])
+    assert status == 0, output
+    # Each line is written at the end.
+    assert [asked["unit"] for asked in changing.asked(module="service_watch")] == [
+        "sglang-qwen.service",
+        "sglang-kimi.service",
+    ]
+    assert "FAILED ash soak: qwen is not well" in output, output
