@@ -180,8 +180,12 @@ def connections_to(url):
     parts = urllib.parse.urlsplit(url)
     try:
         addresses = {entry[4][0].partition("%")[0] for entry in socket.getaddrinfo(parts.hostname, parts.port)}
-    except OSError:
-        return 0
+    except OSError as error:
+        # Nothing is known then of the requests that it has.
+        raise Unexpected(
+            f"{parts.hostname} has no address here ({error}), so that nobody can tell whether {url} still has "
+            "requests. See that this host resolves the name, and run this again."
+        ) from error
     count = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

@@ -17,6 +17,8 @@ import tempfile
 import time
 
 SERVING, DRAINED = "serving", "drained"
+# By whom a worker is drained that a rollout took out; every other name is a person's.
+ROLLOUT = "rollout"
 FIELDS = ("host", "service", "state", "reason", "by", "since")
 
 
@@ -55,8 +57,9 @@ def entry_of(state, host, service, reason, by, since):
 def changed_workers(workers, url, wanted, entry=None):
     """Workers after one of them was given a state, or was taken out (``wanted`` is absent).
 
-    A worker that has the state already keeps its entry: who drained it first, and why, stays true. Its host and its
-    service are corrected where they are given.
+    A worker that has the state already keeps its entry: who drained it first, and why, stays true. Only a person who
+    gives a reason takes over what a rollout drained, so that no rollout puts it back. Host and service are corrected
+    where they are given.
     """
     after = dict(workers)
     if wanted == "absent":
@@ -65,7 +68,8 @@ def changed_workers(workers, url, wanted, entry=None):
     before = workers.get(url)
     if before is not None:
         names = {name: entry[name] or before[name] for name in ("host", "service")}
-        entry = {**(before if before["state"] == wanted else entry), **names}
+        over = wanted == DRAINED and before["by"] == ROLLOUT != entry["by"] and entry["reason"]
+        entry = {**(before if before["state"] == wanted and not over else entry), **names}
     after[url] = entry
     return after
 

@@ -42,7 +42,9 @@ options:
     type: str
     default: ""
   reason:
-    description: Why the worker gets the state. A worker that has it already keeps the reason that it has.
+    description:
+      - Why the worker gets the state. A worker that has it already keeps the reason that it has; but what V(rollout)
+        drained gets the reason and the name of somebody else who drains it with a reason.
     type: str
     default: ""
   by:

@@ -50,6 +50,17 @@ def _workers(routers):
     return found
 
 
+def _ignorant(routers, entries):
+    """Entries, as it were, of the routers that run and do not know a service."""
+    knowing = {entry["router"] for entry in entries}
+    names = [router["host"] for router in routers if router.get("running", True) and not router.get("error")]
+    return [
+        {"running": True, "state": "unknown", "reason": f"router {name} does not know it"}
+        for name in names
+        if name not in knowing
+    ]
+
+
 def traffic(entries):
     """What the routers say about one service: state, by whom and why, from its entries in them."""
     if not entries:
@@ -210,7 +221,11 @@ def fleet_rows(looks, routers=()):
             rows.append(_silent(host, "error", found.get("msg")))
         else:
             for service in found["services"]:
-                rows.append(_row(host, service, traffic(workers.get((host, service["name"])))))
+                entries = workers.get((host, service["name"]), [])
+                # Nodes of a service other than its first answer no requests.
+                if not service.get("node_rank") and service["condition"] != "missing":
+                    entries = entries + _ignorant(routers, entries)
+                rows.append(_row(host, service, traffic(entries)))
             if not found["services"]:
                 rows.append(_silent(host, "missing", ""))
     for router in sorted(routers, key=lambda one: one["host"]):

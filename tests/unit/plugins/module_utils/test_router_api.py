@@ -114,6 +114,15 @@ def test_a_real_connection_is_seen():
             assert api.connections_to(url) == 1
 
 
+def test_a_name_without_an_address_is_not_taken_for_no_connection(monkeypatch):
+    def unknown(*_arguments):
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(api.Unexpected, match=r"gpu1\.example\.org has no address here .*Temporary failure"):
+        api.connections_to("http://gpu1.example.org:30000")
+
+
 def test_the_same_worker_under_two_addresses_is_one():
     content = {
         "workers": [{"id": "1", "url": "http://a:1", "is_healthy": True, "load": 2}, {"id": "2", "url": "http://a:1/"}]

@@ -66,10 +66,39 @@ def test_what_is_written_is_read_back(tmp_path):
             entry("drained", reason="other", by="second", host="new", service=""),
             {A: entry("drained", reason="fan", by="first", host="new")},
         ),
+        # A person has a reason of his own, and a rollout would put the worker back.
+        (
+            {A: entry("drained", reason="rollout of B", by="rollout")},
+            "drained",
+            entry("drained", reason="fan", by="anna"),
+            {A: entry("drained", reason="fan", by="anna")},
+        ),
+        (
+            {A: entry("drained", reason="rollout of B", by="rollout")},
+            "drained",
+            entry("drained", by="anna"),
+            {A: entry("drained", reason="rollout of B", by="rollout")},
+        ),
+        (
+            {A: entry("drained", reason="rollout of B", by="rollout")},
+            "drained",
+            entry("drained", reason="rollout of C", by="rollout"),
+            {A: entry("drained", reason="rollout of B", by="rollout")},
+        ),
         ({A: entry(), B: entry()}, "absent", None, {B: entry()}),
         ({}, "absent", None, {}),
     ],
-    ids=["new", "drained", "unnamed", "drained-twice", "absent", "absent-before"],
+    ids=[
+        "new",
+        "drained",
+        "unnamed",
+        "drained-twice",
+        "drained-over",
+        "unreasoned",
+        "rolled-twice",
+        "absent",
+        "absent-before",
+    ],
 )
 def test_a_change_of_one_worker(before, wanted, given, after):
     kept = json.loads(json.dumps(before))

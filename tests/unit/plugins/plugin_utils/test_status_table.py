@@ -20,8 +20,8 @@ PASSED = {
 WELL = {
     "name": "kimi", "unit": "sglang-kimi.service", "condition": "running", "result": "success", "restarts": 0,
     "invocation_id": "a" * 32, "uptime_seconds": 90000, "release": "0.5.23", "id": "0.5.23-ab-1f2e3d4c",
-    "model_revision": "c91c2a040e2f", "ranks_expected": 8, "health": "ok", "pending": None, "rollout": None,
-    "verdict": PASSED,
+    "model_revision": "c91c2a040e2f", "ranks_expected": 8, "node_rank": 0, "health": "ok", "pending": None,
+    "rollout": None, "verdict": PASSED,
 }  # fmt: skip
 SERVING = {"host": "ash", "service": "kimi", "state": "serving", "healthy": True, "in_router": True}
 
@@ -77,13 +77,13 @@ def test_what_is_wrong_with_a_service_the_worst_first(changes, expected):
 @pytest.mark.parametrize(
     ("workers", "state", "cell"),
     [
-        ([], "ok", "-"),
+        ([], "left_out", "left out"),
         ([SERVING], "ok", "serving"),
         ([{**SERVING, "healthy": False}], "left_out", "left out"),
         ([{**SERVING, "state": "unknown"}], "left_out", "left out"),
         ([{**SERVING, "state": "drained", "by": "anna", "healthy": None}], "drained", "drained by anna"),
-        ([{**SERVING, "host": "beech"}], "ok", "-"),
-        ([{**SERVING, "service": "qwen"}], "ok", "-"),
+        ([{**SERVING, "host": "beech"}], "left_out", "left out"),
+        ([{**SERVING, "service": "qwen"}], "left_out", "left out"),
     ],
 )  # fmt: skip
 def test_what_the_router_does_with_a_service(workers, state, cell):
@@ -95,6 +95,31 @@ def test_what_the_router_does_with_a_service(workers, state, cell):
 def test_one_of_two_routers_that_leaves_a_service_out_is_told():
     found = report({"ash": look()}, [asked(SERVING), {**asked({**SERVING, "healthy": False}), "item": "alder"}])
     assert found["rows"][0]["state"] == "left_out"
+
+
+def test_a_router_that_does_not_know_a_service_is_named():
+    found = report({"ash": look()}, [asked(SERVING), {**asked(), "item": "alder"}])
+    assert found["against"] == [
+        "ash kimi: the router ought to use it and does not (router alder does not know it)."
+    ]  # fmt: skip
+    assert found["well"] is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "routers", "traffic"),
+    [
+        # Nodes of a service other than its first answer no requests.
+        ({"node_rank": 1}, [asked()], None),
+        ({"condition": "missing"}, [asked()], None),
+        # A router that does not run is a row of its own.
+        ({}, [asked(SERVING), {**asked(), "item": "alder", "router_running": False}], "serving"),
+        ({}, [asked(SERVING), {"item": "alder", "unreachable": True, "msg": "gone"}], "serving"),
+        ({}, [], None),
+        ({}, [asked({**SERVING, "state": "drained", "by": "anna"}), {**asked(), "item": "alder"}], "drained"),
+    ],
+)
+def test_a_service_that_no_router_need_know(changes, routers, traffic):
+    assert report({"ash": look(**changes)}, routers)["rows"][0]["traffic"] == traffic
 
 
 @pytest.mark.parametrize(
