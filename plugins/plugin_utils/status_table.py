@@ -51,14 +51,12 @@ def _workers(routers):
 
 
 def _ignorant(routers, entries):
-    """Entries, as it were, of the routers that run and do not know a service."""
+    """An entry, as it were, of the routers that run and do not know a service; none where there are none."""
     knowing = {entry["router"] for entry in entries}
-    names = [router["host"] for router in routers if router.get("running", True) and not router.get("error")]
-    return [
-        {"running": True, "state": "unknown", "reason": f"router {name} does not know it"}
-        for name in names
-        if name not in knowing
-    ]
+    running = [router["host"] for router in routers if router.get("running", True) and not router.get("error")]
+    names = [name for name in running if name not in knowing]
+    told = f"router {names[0]} does" if len(names) == 1 else f"routers {', '.join(names)} do"
+    return [{"running": True, "state": "unknown", "reason": f"{told} not know it"}] if names else []
 
 
 def traffic(entries):

@@ -40,3 +40,22 @@ def test_a_router_that_is_gone_is_a_row_of_the_table(fleet, nobody):
     assert status != 0, output
     rows = {(row["host"], row["service"]): row["state"] for row in report(fleet)["rows"]}
     assert rows == {("ash", "kimi"): "ok", ("lb2", "router"): "unreachable"}
+
+
+@pytest.mark.parametrize("role", ["status", "rollout"])
+def test_routers_are_asked_where_they_listen(fleet, role):
+    if role == "rollout":
+        fleet.real(role)
+    addresses = {"lb1": "192.0.2.21", "lb2": "0.0.0.0", "lb3": "::", "lb4": "2001:db8::21", "lb5": None}
+    for name, address in addresses.items():
+        fleet.routers[name] = {"router_address": address} if address else {"router_port": 30200}
+    fleet.answer({"router_running": True, "workers": []}, module="router_worker")
+    task = {"ansible.builtin.include_role": {"name": "llmfleet.sglang.rollout", "tasks_from": "routers.yml"}}
+    _status, output = fleet.play([LOOK if role == "status" else task])
+    assert [asked["router_url"] for asked in fleet.asked(module="router_worker")] == [
+        "http://192.0.2.21:30100",
+        "http://127.0.0.1:30100",
+        "http://[::1]:30100",
+        "http://[2001:db8::21]:30100",
+        "http://127.0.0.1:30200",
+    ], output

@@ -102,6 +102,8 @@ def test_a_router_that_does_not_know_a_service_is_named():
     assert found["against"] == [
         "ash kimi: the router ought to use it and does not (router alder does not know it)."
     ]  # fmt: skip
+    silent = report({"ash": look()}, [asked(), {**asked(), "item": "alder"}])
+    assert silent["rows"][0]["traffic_reason"] == "routers rowan, alder do not know it"
     assert found["well"] is False
 
 
