@@ -74,3 +74,12 @@ def test_two_hosts_that_share_a_model(fences, tmp_path):
     assert {variables[host]["serve_dist_init_address"] for host in ranks} == {
         f"{variables['ash']['ansible_host']}:5000"
     }
+
+
+def test_the_settings_for_many_hosts_are_those_of_the_clone(root):
+    # ssh has no other way to notice a host that lost its power: a module that waits for hours would hang the run.
+    settings = (root / "ansible.cfg").read_text()
+    table = (root / "docs/fleet.md").read_text().split("## Settings for many hosts")[1].split("\n\n")[2]
+    named = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
+    assert "ServerAliveInterval=15 -o ServerAliveCountMax=4" in " ".join(named)
+    assert [setting for setting in named if setting not in settings] == []
