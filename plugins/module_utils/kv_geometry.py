@@ -13,6 +13,8 @@ Standard library only, Python 3.9 and newer, no Ansible.
 
 from __future__ import annotations
 
+import json
+import os
 from collections import namedtuple
 
 from .hicache_size import mha_bytes_per_token, mla_bytes_per_token
@@ -138,3 +140,12 @@ def bytes_per_token(config, tensor_parallel_size=1, kv_cache_dtype=None):
     """
     found = geometry(config, tensor_parallel_size, kv_cache_dtype)
     return found.layers * found.layer_bytes
+
+
+def folder_bytes_per_token(folder, tensor_parallel_size=1, kv_cache_dtype=None):
+    """The same for the model in a folder, or None where its ``config.json`` cannot be read or is of no known kind."""
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
+            return bytes_per_token(json.load(stream), tensor_parallel_size, kv_cache_dtype)
+    except (OSError, ValueError):
+        return None

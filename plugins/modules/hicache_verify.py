@@ -79,6 +79,24 @@ options:
       - Bytes that one token takes in the draft model's pool of one rank.
       - When given, each rank's draft pool is checked too. SGLang before 0.5.11 has none.
     type: int
+  model_path:
+    description:
+      - Folder of the model on the target host. Its C(config.json) gives O(bytes_per_token) where that is left out;
+        a file that cannot be read, and an architecture that is not known, give nothing.
+      - Leave it out where each rank holds a part of the layers only (pipeline parallelism).
+    type: path
+  draft_model_path:
+    description: The same for the draft model and O(draft_bytes_per_token).
+    type: path
+  tensor_parallel_size:
+    description:
+      - Number of tensor-parallel ranks of the whole service, among which the heads of a model with MHA or GQA are
+        divided. For O(model_path) and O(draft_model_path).
+    type: int
+    default: 1
+  kv_cache_dtype:
+    description: SGLang's C(--kv-cache-dtype), for the same; empty or V(auto) is the model's own type.
+    type: str
   page_size:
     description: Tokens of a page. By default what the server's logged arguments say, else V(1).
     type: int
@@ -340,6 +358,7 @@ from ansible_collections.llmfleet.sglang.plugins.module_utils import (
     hicache_size,
     hicache_witness,
     journal,
+    kv_geometry,
 )
 from ansible_collections.llmfleet.sglang.plugins.module_utils.hicache_evidence import Evidence, read_log
 
@@ -357,6 +376,10 @@ ARGUMENT_SPEC = {
     "hicache_size": {"type": "float"},
     "bytes_per_token": {"type": "int", "no_log": False},
     "draft_bytes_per_token": {"type": "int", "no_log": False},
+    "model_path": {"type": "path"},
+    "draft_model_path": {"type": "path"},
+    "tensor_parallel_size": {"type": "int", "default": 1},
+    "kv_cache_dtype": {"type": "str"},
     "page_size": {"type": "int"},
     "release": {"type": "str"},
     "tolerance_gb": {"type": "float", "default": 0.01},
@@ -382,6 +405,7 @@ def check_parameters(params):
         "ratio",
         "bytes_per_token",
         "draft_bytes_per_token",
+        "tensor_parallel_size",
         "page_size",
         "hicache_size",
         "expected_gb",
@@ -420,6 +444,17 @@ def check_parameters(params):
     return None
 
 
+def with_geometry(params):
+    """The parameters with bytes per token of the models whose folders are given, as far as those are known."""
+    found = dict(params)
+    for name, folder in (("bytes_per_token", "model_path"), ("draft_bytes_per_token", "draft_model_path")):
+        if found[name] is None and found[folder]:
+            found[name] = kv_geometry.folder_bytes_per_token(
+                found[folder], found["tensor_parallel_size"], found["kv_cache_dtype"] or None
+            )
+    return found
+
+
 class Verifier:
     """One run of the module."""
 
@@ -427,7 +462,8 @@ class Verifier:
         self.module = module
         self.params = module.params
         self.unit = journal.full_unit_name(self.params["unit"]) if self.params["unit"] else None
-        self.ask = hicache_judge.Ask(**{name: self.params[name] for name in hicache_judge.Ask._fields})
+        known = with_geometry(self.params)
+        self.ask = hicache_judge.Ask(**{name: known[name] for name in hicache_judge.Ask._fields})
         self.began = time.monotonic()
         self.evidence = None
         self.stream = None

@@ -4,9 +4,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from ansible_collections.llmfleet.sglang.plugins.filter.kv_bytes_per_token import kv_bytes_per_token
-from ansible_collections.llmfleet.sglang.plugins.module_utils.kv_geometry import GeometryError, bytes_per_token
+from ansible_collections.llmfleet.sglang.plugins.module_utils.kv_geometry import (
+    GeometryError,
+    bytes_per_token,
+    folder_bytes_per_token,
+)
 
 KIMI = {
     "architectures": ["KimiK25ForConditionalGeneration"],
@@ -51,9 +56,10 @@ DRAFT = {
         pytest.param(DRAFT, 8, None, 4096, id="mha-draft-of-one-layer"),
     ],
 )
-def test_bytes_per_token(config, ranks, dtype, expected):
+def test_bytes_per_token(config, ranks, dtype, expected, tmp_path):
     assert bytes_per_token(config, ranks, dtype) == expected
-    assert kv_bytes_per_token(config, ranks, dtype) == expected
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert folder_bytes_per_token(tmp_path, ranks, dtype) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,15 @@ def test_bytes_per_token(config, ranks, dtype, expected):
         (KIMI, "fp4_e2m1", "fp4_e2m1"),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(config, dtype, words):
+def test_what_is_not_known_is_refused_by_name(config, dtype, words, tmp_path):
     with pytest.raises(GeometryError, match=words):
         bytes_per_token(config, 8, dtype)
-    assert kv_bytes_per_token(config, 8, dtype) == 0
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert folder_bytes_per_token(tmp_path, 8, dtype) is None
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"\xff"])
+def test_a_folder_without_a_readable_config_gives_nothing(content, tmp_path):
+    if content is not None:
+        (tmp_path / "config.json").write_bytes(content)
+    assert folder_bytes_per_token(tmp_path) is None

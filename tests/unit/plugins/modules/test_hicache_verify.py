@@ -426,6 +426,27 @@ METRICS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, 44.77),
+        # What is given wins over what the folder says.
+        ({"bytes_per_token": 35136}, 22.38),
+        # A folder that says nothing leaves the sizes to be held against each other.
+        ({"model_path": "/nowhere"}, None),
+    ],
+    ids=["folder", "given", "nowhere"],
+)
+def test_the_bytes_of_a_token_come_from_the_models_folder(host, tmp_path, given, expected):
+    text = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_hidden_layers": 61}
+    config = {"architectures": ["KimiK25ForConditionalGeneration"], "text_config": text}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    host.states(ALIVE)
+    host.journal([STARTED, TOKENS, line(0), line(1), READY])
+    settings = {"model_path": str(tmp_path), "tensor_parallel_size": 8, **given}
+    assert run(ratio=4.0, page_size=1, release="0.5.16", **settings).answer["expected_gb"] == expected
+
+
 def test_the_server_itself_is_a_witness(host, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     host.states(ALIVE)
@@ -563,6 +584,7 @@ def test_a_journal_file_that_is_missing_is_an_error(host):
         ({"ratio": 4.0, "hicache_size": 100}, "mutually exclusive"),
         ({"hicache_size": -1}, "hicache_size is -1"),
         ({"expected_gb": 0}, "expected_gb is 0"),
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size is 0"),
         ({"bytes_per_token": 0}, "bytes_per_token is 0"),
         ({"page_size": 0}, "page_size is 0"),
         ({"release": "latest"}, "'latest' is not an SGLang release"),
