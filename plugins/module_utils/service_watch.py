@@ -20,8 +20,9 @@ PATTERNS = (
     r"NCCL (?:error|WARN .*unhandled)",
     r"watchdog timeout",
     r"Received sigquit from a child process",
-    # Access lines of the web server, which end with the status.
-    r"HTTP/[0-9.]+\" 5[0-9]{2}\b",
+    # Access lines of the web server, which end with the status. 501 and 505 are about what was asked: a router tries
+    # whether a new worker speaks HTTP/2, and SGLang does not.
+    r"HTTP/1\.[01]\" 5(?!0[15])[0-9]{2}\b",
 )
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

@@ -54,7 +54,7 @@ options:
     description:
       - Regular expressions of Python; a line of the service's journal in which one is found ends the watch.
       - By default those of SGLang 0.5.9 to 0.5.23 for tracebacks, CUDA, NCCL, watchdogs, dead ranks, and requests that
-        ended with a status from 500 on.
+        ended with a status from 500 on, other than 501 and 505, which are about the question.
     type: list
     elements: str
 attributes:

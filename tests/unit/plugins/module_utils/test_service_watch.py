@@ -32,6 +32,9 @@ def test_the_state_of_the_unit(change, told):
         ('[2026-01-01 00:00:00] INFO:     10.0.0.1:5 - "POST /generate HTTP/1.1" 500 Internal Server Error', True),
         ('INFO:     10.0.0.1:5 - "GET /health_generate HTTP/1.1" 503 Service Unavailable', True),
         ('INFO:     10.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 200 OK', False),
+        # A router that tries whether a new worker speaks HTTP/2.
+        ('[2026-01-01 00:00:00] INFO: 10.0.0.1:5 - "PRI * HTTP/2.0" 505 HTTP Version Not Supported', False),
+        ('INFO:     10.0.0.1:5 - "BREW /pot HTTP/1.1" 501 Not Implemented', False),
         ('INFO:     10.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request', False),
         ("[2026-01-01 TP3] Scheduler hit an exception: Traceback (most recent call last):", True),
         ("\x1b[31mRuntimeError: CUDA error: an illegal memory access was encountered\x1b[0m", True),
