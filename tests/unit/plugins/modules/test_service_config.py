@@ -183,6 +183,24 @@ def test_what_systemd_applies_by_itself_restarts_nothing(host, check):
     assert (host.file.read_text() == TEXT) is check
 
 
+def test_a_key_on_the_units_command_line_is_in_no_answer(host):
+    before = TEXT.replace("--port", "--api-key planted-4711 --port")
+    host.deploy(before)
+    answer = host.deploy(before.replace("planted-4711", "planted-4712").replace("30000", "30001"))
+    told = json.dumps(answer)
+    assert "planted" not in told and "30001" in told, told
+
+
+def test_what_was_verified_leaves_nothing_pending(host):
+    host.deploy()
+    host.deploy(OTHER, restart="never")
+    assert host.kept()["pending"]["reasons"]
+    # Somebody starts it anew, and that start is proved.
+    host.command(["systemctl", "restart", UNIT])
+    host.run(state="verified", summary="PASS")
+    assert host.kept()["pending"] is None
+
+
 def test_check_mode_says_why_a_restart_is_needed_and_does_nothing(host):
     host.deploy()
     host.state = "active"
