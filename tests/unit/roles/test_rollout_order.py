@@ -76,6 +76,55 @@ def test_a_router_that_is_gone_is_named_and_not_the_host_of_the_engine(fleet, no
         assert fleet.asked(module="router_worker", on=host), output
 
 
+def worker(port, host="ash", state="serving", by=""):
+    """What a router has of a host."""
+    return {"url": f"http://{host}:{port}", "host": host, "service": "kimi", "state": state, "by": by}
+
+
+def known(fleet, *workers):
+    """Let the router have these workers."""
+    told = {"router_running": True, "workers": list(workers)}
+    fleet.answers.insert(0, ({"module": "router_worker", "state": "info"}, told))
+    for host in ("ash", "beech"):
+        url = f"http://{host}:30000"
+        fleet.answers.insert(0, ({"module": "router_worker", "url": url}, {"url": url, "workers": []}))
+
+
+def test_an_engine_that_gets_another_port_is_taken_out_under_the_port_that_it_has(fleet):
+    known(fleet, worker(30000), worker(29000), worker(29000, "beech"))
+    status, output = fleet.play([tasks_of("router", "take_out.yml", router_by="rollout")])
+    assert status == 0, output
+    for host in ("ash", "beech"):
+        told = fleet.asked(module="router_worker", state="drained", url=f"http://{host}:29000")
+        # Out first, and its requests are waited for as the others' are.
+        assert [one.get("wait") for one in told] == [False, None], told
+    assert len(fleet.asked(module="router_worker", state="drained", url="http://ash:30000")) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "by", "forgotten"), [("drained", "rollout", True), ("drained", "jo", False), ("serving", "", False)]
+)
+def test_the_address_that_an_engine_had_is_forgotten_when_it_is_back(fleet, state, by, forgotten):
+    known(fleet, worker(30000), worker(29000, state=state, by=by))
+    settings = {"router_by": "rollout", "router_own_only": True}
+    status, output = fleet.play([tasks_of("router", "put_back.yml", **settings)])
+    assert status == 0, output
+    gone = fleet.asked(module="router_worker", state="absent")
+    assert [one["url"] for one in gone] == (["http://ash:29000"] if forgotten else [])
+
+
+def test_a_node_that_is_no_engine_any_more_is_taken_out_and_forgotten(fleet):
+    fleet.hosts["ash"] = {"serve_node_rank": 1}
+    known(fleet, worker(30000, state="drained", by="rollout"))
+    settings = {"router_by": "rollout", "router_own_only": True}
+    status, output = fleet.play(
+        [tasks_of("router", "take_out.yml", **settings), tasks_of("router", "put_back.yml", **settings)]
+    )
+    assert status == 0, output
+    asked = fleet.asked(module="router_worker", url="http://ash:30000")
+    assert [one["state"] for one in asked] == ["drained", "drained", "absent"], asked
+
+
 def test_another_router_that_is_gone_does_not_keep_one_from_its_workers(fleet, nobody):
     fleet.routers.update(lb1={"router_port": 1111}, lb2=nobody)
     engines = {"router_own_workers": [{"url": "http://ash:1", "host": "ash", "service": "kimi"}]}
@@ -125,7 +174,8 @@ def test_only_a_host_that_nobody_changed_goes_back_as_it_is(changing, unfinished
     status, output = changing.play([failure, tasks_of("rollout", "back.yml")])
     assert status == 0, output
     assert [asked["id"] for asked in changing.asked(module="service_config", state="active")] == started
-    assert [asked["state"] for asked in changing.asked(module="router_worker")][-1] == "serving"
+    told = [asked["state"] for asked in changing.asked(module="router_worker") if asked["state"] != "info"]
+    assert told[-1] == "serving"
 
 
 def test_no_node_of_a_service_stops_while_another_one_has_requests(changing):
