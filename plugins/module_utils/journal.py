@@ -327,6 +327,8 @@ KEYWORDS = (
     "shutdown complete",
     "is not available",
     "failed to listen",
+    "was not ready within",
+    "this is still left",
     "blob data",
 )
 
