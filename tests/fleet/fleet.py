@@ -46,7 +46,9 @@ def until(question, what, seconds=PATIENCE):
 def is_back(fleet, hosts):
     """Tell whether all of the hosts are on A, verified, and served."""
     written = fleet.written()
-    return all(fleet.stands(host) == (A, True, False) and written[host]["state"] == "serving" for host in hosts)
+    return all(
+        fleet.stands(host) == (A, True, False) and written.get(host, {}).get("state") == "serving" for host in hosts
+    )
 
 
 class Played:
