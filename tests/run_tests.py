@@ -33,7 +33,7 @@ def molecule(scenario):
 # What all stages with lab hosts share, made once before them.
 OFFER = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
 WITHOUT_LAB = {"lint", "unit", "parsers", "sanity"}
-# Stages that run when they are named: what has not been seen to pass as a whole yet.
+# Stages that run when they are named: one takes half an hour, the other has not been seen to pass as a whole yet.
 ON_REQUEST = {"fleet-more", "scale"}
 # Seconds after which a stage is taken for stuck, and ended.
 STAGE_LIMIT = 2400

@@ -76,7 +76,6 @@ class Fleet:
         self.folder = folder
         self.address = addresses()
         self.environment = controller.ansible_environment()
-        self.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
     # -- hosts -----------------------------------------------------------------------------------------------------
 
