@@ -21,6 +21,7 @@ from pathlib import Path
 # The tests' own fleet, from the clone that holds this file.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".venv" / "collections"))
 from ansible_collections.llmfleet.sglang.tests.fleet.fleet import BASE, ROUTER, UNIT, A, B, Fleet
+from ansible_collections.llmfleet.sglang.tests.lab import controller
 
 HOST = "fl-1"
 MOST_OVERHEAD_SECONDS = 5.0
@@ -62,6 +63,7 @@ def started(fleet):
 
 
 def prepare(fleet):
+    controller.offer()
     fleet.lab("up", BASE, "--suite=bookworm", f"--address={fleet.address[BASE]}")
     assert (played := fleet.play("prepare.yml")).code == 0, played
     fleet.lab("stop", BASE)

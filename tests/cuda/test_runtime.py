@@ -11,13 +11,11 @@ as an archive.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.llmfleet.sglang.tests.lab import shards
+from ansible_collections.llmfleet.sglang.tests.lab import controller, shards
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = "http://10.213.77.1:8077/wheels/"
@@ -60,10 +58,7 @@ def offer_python(folder, url, root):
 @pytest.fixture(scope="module")
 def runtime(offer, play_each, on):
     """Runs both roles on the four hosts, with what each of them has to have."""
-    if "LLMFLEET_LAB_OFFERED" not in os.environ:
-        create = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
-        environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-        subprocess.run(create, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    controller.offer()
     model = offer.folder / "models" / "tiny"
     shards.write_model(model, count=2)
     (model / "SHA256SUMS").write_text(shards.sums_of(model))

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
-from ansible_collections.llmfleet.sglang.tests.fleet.fleet import BASE, HOSTS, ROOT, ROUTER, Fleet, is_back
+from ansible_collections.llmfleet.sglang.tests.fleet.fleet import BASE, HOSTS, ROUTER, Fleet, is_back
+from ansible_collections.llmfleet.sglang.tests.lab import controller
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +22,7 @@ def fleet(tmp_path_factory):
         made.first = None
         yield made
         return
-    if "LLMFLEET_LAB_OFFERED" not in os.environ:
-        create = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
-        subprocess.run(create, cwd=ROOT, env=made.environment, check=True, stdout=subprocess.DEVNULL)
+    controller.offer()
     made.lab("down", *HOSTS, ROUTER, BASE)
     made.lab("up", BASE, "--suite=bookworm", f"--address={made.address[BASE]}")
     prepared = made.play("prepare.yml")

@@ -32,9 +32,9 @@ UNIT = "sglang-kimi.service"
 PATIENCE = 600
 
 
-def addresses():
-    """{host: address} of the inventory."""
-    groups = yaml.safe_load((HERE / "inventory/hosts.yml").read_text())["lab"]["children"].values()
+def addresses(inventory):
+    """{host: address} of an inventory."""
+    groups = yaml.safe_load((inventory / "hosts.yml").read_text())["lab"]["children"].values()
     return {name: facts["ansible_host"] for group in groups for name, facts in group["hosts"].items()}
 
 
@@ -62,7 +62,7 @@ class Played:
     def table(self):
         """{host: [batch, outcome, routers]} of the table at the end."""
         told = self.text.rpartition("TASK [llmfleet.sglang.rollout : Show what became of each host]")[2]
-        rows = re.findall(r"^ *- '?(fl-\d) +(\S+) +(.+?)  +(\S.*?)'?$", told, re.MULTILINE)
+        rows = re.findall(r"^ *- '?(\w+-\d) +(\S+) +(.+?)  +(\S.*?)'?$", told, re.MULTILINE)
         return {host: [batch, outcome, routers] for host, batch, outcome, routers in rows}
 
     def __str__(self):
@@ -70,11 +70,11 @@ class Played:
 
 
 class Fleet:
-    """Four hosts and a router."""
+    """The hosts of an inventory and the router in front of them."""
 
-    def __init__(self, folder):
-        self.folder = folder
-        self.address = addresses()
+    def __init__(self, folder, inventory=HERE / "inventory", router=ROUTER):
+        self.folder, self.inventory, self.router = folder, inventory, router
+        self.address = addresses(inventory)
         self.environment = controller.ansible_environment()
 
     # -- hosts -----------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Fleet:
 
     def listed(self):
         """{host: state} as the router's own list has it: serving where it is there and healthy."""
-        with urllib.request.urlopen(f"http://{self.address[ROUTER]}:30100/workers", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{self.address[self.router]}:30100/workers", timeout=20) as answer:
             workers = json.load(answer)["workers"]
         names = {address: name for name, address in self.address.items()}
         return {
@@ -131,7 +131,7 @@ class Fleet:
 
     def written(self):
         """{host: entry} of what is written down at the router."""
-        told = json.loads(self.on(ROUTER, "cat /etc/sglang-router/workers.json"))
+        told = json.loads(self.on(self.router, "cat /etc/sglang-router/workers.json"))
         return {entry["host"]: entry for entry in told["workers"].values()}
 
     # -- playbooks -------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Fleet:
         path = str(HERE / playbook) if playbook == "prepare.yml" else str(ROOT / "playbooks" / playbook)
         # Staged once, by the preparation.
         variables = {"rollout_stage_enabled": False, **variables}
-        return ["ansible-playbook", "-i", str(HERE / "inventory"), path, *words, "-e", json.dumps(variables)]
+        return ["ansible-playbook", "-i", str(self.inventory), path, *words, "-e", json.dumps(variables)]
 
     def play(self, playbook, *words, **variables):
         """Run a playbook to its end."""
@@ -186,10 +186,11 @@ class Fleet:
     # -- load and capacity -----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def load(self, streams=8):
+    def load(self, streams=8, *words):
         """Keep streams open; the summary is there when the block has ended."""
         path = self.folder / "load.json"
-        words = ["--url", f"http://{self.address[ROUTER]}:30100", f"--streams={streams}", "--output", str(path)]
+        path.unlink(missing_ok=True)
+        words = [*words, "--url", f"http://{self.address[self.router]}:30100", f"--streams={streams}", "--output", path]
         running = subprocess.Popen([sys.executable, ROOT / "tests/lab/load.py", "--model=kimi-k2.5", *words])
         summary = {}
         try:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.llmfleet.sglang.tests.lab import controller
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -133,11 +134,9 @@ def boot(name):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def offered(environment):
+def offered():
     """What hosts install from. The suite has made it already when it runs several stages."""
-    if "LLMFLEET_LAB_OFFERED" not in os.environ:
-        create = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
-        subprocess.run(create, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    controller.offer()
 
 
 @pytest.fixture(scope="module")

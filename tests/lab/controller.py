@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,14 @@ def ansible_environment(**more):
         "ANSIBLE_NOCOLOR": "1",
         **more,
     }
+
+
+def offer():
+    """Have what the lab's hosts install from, and its server; the runner of the tests did it before its stages."""
+    if "LLMFLEET_LAB_OFFERED" not in os.environ:
+        create = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
+        done = subprocess.run(create, cwd=ROOT, env=ansible_environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def until(question, seconds=PATIENCE, every=0.2, what=None):

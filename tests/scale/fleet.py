@@ -111,6 +111,7 @@ class Fleet:
 
     def prepare(self):
         """Deploy one host, and stop it."""
+        controller.offer()
         self.down()
         hosts("up", BASE, f"--address={address_of(BASE)}")
         self.up.append(BASE)

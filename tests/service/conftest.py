@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from ansible_collections.llmfleet.sglang.tests.lab.controller import offer
 from ansible_collections.llmfleet.sglang.tests.service.host import ADDRESS, NAME, ROOT, SUITE, UNIT, Server, until
 from ansible_collections.llmfleet.sglang.tests.service.scan import Sampler
 
@@ -38,6 +39,7 @@ def pytest_runtest_makereport(item, call):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """The host after check mode on it while it was blank, after one deployment, and after the same once more."""
+    offer()
     hosts = [sys.executable, str(ROOT / "tests/lab/hosts.py")]
     subprocess.run([*hosts, "down", NAME], check=True, capture_output=True)
     subprocess.run([*hosts, "up", NAME, f"--suite={SUITE}", f"--address={ADDRESS}"], check=True, capture_output=True)
