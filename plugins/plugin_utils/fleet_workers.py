@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-# By whom a worker is drained that a rollout took out of the routers; every other name is a person's.
-OWN_NAME = "rollout"
+from ..module_utils.router_store import DRAINED, ROLLOUT
 
 
 def one_line(text):
@@ -34,9 +33,9 @@ def workers_of(asked):
 
 def by_rollout(worker):
     """Tell whether a worker was taken out of its router by a rollout."""
-    return worker.get("state") == "drained" and worker.get("by") == OWN_NAME
+    return worker.get("state") == DRAINED and worker.get("by") == ROLLOUT
 
 
 def by_person(worker):
     """Tell whether a worker was taken out of its router by anybody else."""
-    return worker.get("state") == "drained" and not by_rollout(worker)
+    return worker.get("state") == DRAINED and not by_rollout(worker)

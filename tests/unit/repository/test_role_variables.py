@@ -83,3 +83,32 @@ def test_names_made_by_tasks_are_internal_or_of_the_role(root, role):
             if name != "cacheable" and not name.startswith((f"{role}_", f"__{role}_"))
         ]
     assert wrong == []
+
+
+def conditions(task):
+    """Return the expressions of a task that have to be true or false."""
+    found = [task.get(name) for name in ("when", "failed_when", "changed_when", "until")]
+    found.append((task.get("ansible.builtin.assert") or {}).get("that"))
+    return [str(one) for each in found if each is not None for one in (each if isinstance(each, list) else [each])]
+
+
+def test_what_is_asked_to_be_true_is_made_a_boolean(root, load, role):
+    """From the command line a value comes as a word, which ansible-core refuses as a condition, or finds true."""
+    specs = [load(path)["argument_specs"] for path in root.glob("roles/*/meta/argument_specs.yml")]
+    names = {
+        name
+        for spec in specs
+        for entry in spec.values()
+        for name, option in (entry.get("options") or {}).items()
+        if option.get("type") == "bool"
+    }
+    assert len(names) > 40
+    bare = rf"\b({'|'.join(sorted(names))})\b(?!\s*\|\s*(?:default\([^)]*\)\s*\|\s*)?bool\b)"
+    wrong = []
+    for path, task in tasks_of(root, role):
+        wrong += [f"{path}: {name}" for condition in conditions(task) for name in re.findall(bare, condition)]
+    for path in sorted(root.glob(f"roles/{role}/**/*.yml")):
+        for expression in re.findall(r"\{[{%].*?[}%]\}", path.read_text(), re.DOTALL):
+            tested = re.findall(rf"\b(?:if|elif|and|or|not)\s+{bare}", re.sub(r"'[^']*'", "", expression))
+            wrong += [f"{path.relative_to(root)}: {name}" for name in tested]
+    assert wrong == []

@@ -141,7 +141,8 @@ def changing(fleet):
     fleet.role(
         "verify", [{"ansible.builtin.debug": {"msg": "verdict kept {{ verify_record_enabled | default(true) }}"}}]
     )
-    record = {"verify": {"name": "kimi", "url": "http://127.0.0.1:30000"}}
+    url = "http://127.0.0.1:30000"
+    record = {"url": url, "verify": {"name": "kimi", "url": url, "node_rank": 0}}
     fleet.answer({"record": record, "invocation_id": "1" * 32}, module="service_config")
     fleet.answer({"workers": []}, module="router_worker")
     fleet.variables.update(rollout_change="configuration", rollout_soak_poll_seconds=1)
@@ -163,6 +164,18 @@ def test_the_way_back_keeps_its_verdict(changing):
     status, output = changing.play([tasks_of("rollout", "return.yml")])
     assert status == 0, output
     assert re.findall(r"verdict kept (\w+)", output) == ["True"]
+
+
+@pytest.mark.parametrize("settings", [{"serve_port": 30010}, {"serve_port": 30010, "serve_node_rank": 1}])
+def test_a_host_returns_at_the_port_of_the_configuration_that_runs(changing, settings):
+    changing.hosts.pop("beech")
+    changing.hosts["ash"] = settings
+    known(changing, *(worker(port, state="drained", by="rollout") for port in (30000, 30010)))
+    status, output = changing.play([tasks_of("rollout", "return.yml")])
+    assert status == 0, output
+    told = {state: changing.asked(module="router_worker", state=state) for state in ("serving", "absent")}
+    assert [one["url"] for one in told["serving"]] == ["http://ash:30000"], output
+    assert [one["url"] for one in told["absent"]] == ["http://ash:30010"], output
 
 
 # A run that was killed at the gate leaves the new configuration active and its record; the next run then fails early.
