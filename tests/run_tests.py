@@ -36,7 +36,7 @@ WITHOUT_LAB = {"lint", "unit", "parsers", "sanity"}
 # Stages that run when they are named: one takes half an hour, the other has not been seen to pass as a whole yet.
 ON_REQUEST = {"fleet-more", "scale"}
 # Seconds after which a stage is taken for stuck, and ended.
-STAGE_LIMIT = 2400
+STAGE_LIMIT = 3000
 # Programs of the stages that are under way.
 RUNNING = set()
 

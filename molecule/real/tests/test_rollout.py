@@ -31,7 +31,8 @@ def fleet(tmp_path_factory):
         made.lab("up", name, "--suite=bookworm", f"--address={made.address[name]}")
     router = made.play("router.yml")
     assert router.code == 0, router
-    made.first = made.play("rollout.yml", rollout_stage_enabled=True, rollout_serving_minimum=0)
+    everything = {"rollout_stage_enabled": True, "rollout_serving_minimum": 0, "rollout_batches": ["100%"]}
+    made.first = made.play("rollout.yml", **everything)
     yield made
     made.lab("down", *others)
 
