@@ -33,10 +33,10 @@ def molecule(scenario):
 # What all stages with lab hosts share, made once before them.
 OFFER = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
 WITHOUT_LAB = {"lint", "unit", "parsers", "sanity"}
-# Stages that run when they are named: one takes half an hour, the other has not been seen to pass as a whole yet.
-ON_REQUEST = {"fleet-more", "scale"}
+# Stages that run when they are named: together they take more than an hour.
+ON_REQUEST = {"fleet-more", "fleet-real", "scale"}
 # Seconds after which a stage is taken for stuck, and ended.
-STAGE_LIMIT = 3000
+STAGE_LIMIT = 2400
 # Programs of the stages that are under way.
 RUNNING = set()
 
@@ -58,6 +58,11 @@ STAGES = {
     "scale": [[*QUIET, "tests/scale"]],
     "fleet": [[*QUIET, "tests/fleet", "-k", "deployed or under_load"]],
     "fleet-more": [[*QUIET, "tests/fleet"], [*QUIET, "tests/fleet_more"]],
+    "fleet-real": [
+        ["molecule", "converge", "--no-command-borders", "--scenario-name", "real"],
+        [*QUIET, "tests/fleet_real"],
+        ["molecule", "destroy", "--no-command-borders", "--scenario-name", "real"],
+    ],
     "service": [[*QUIET, "tests/service"]],
     "default": molecule("default"),
     "faults": molecule("faults"),

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real engine as a host of a fleet: behind the real router, and through a rollout under load.
 
-The other host runs the stand-in, so that one of the two always serves.
+The host of the molecule scenario "real" has to be there. The other one runs the stand-in, so that one always serves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.llmfleet.sglang.tests.fleet.fleet import UNIT, Fleet
 
 HOSTS = ("real-1", "real-2")
 ROUTER = "real-lb"
-INVENTORY = Path(__file__).resolve().parents[1] / "fleet"
+INVENTORY = Path(__file__).with_name("inventory")
 PER_TOKEN = 3456
 
 
