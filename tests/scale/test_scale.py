@@ -42,9 +42,9 @@ def status(fleet, count, path, *words):
 
 
 def tasks_that_changed(output):
-    """Names of the tasks that changed something on any host."""
+    """Names of the tasks that changed something on any host, in any batch."""
     tasks = re.split(r"^TASK \[", output, flags=re.MULTILINE)[1:]
-    return [task.partition("] ***")[0] for task in tasks if re.search(r"^changed: \[", task, re.MULTILINE)]
+    return sorted({task.partition("] ***")[0] for task in tasks if re.search(r"^changed: \[", task, re.MULTILINE)})
 
 
 def test_every_host_is_verified(verified):
