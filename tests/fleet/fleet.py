@@ -119,20 +119,26 @@ class Fleet:
         """Faults of release B on one host."""
         self.on(host, f"cat > /etc/llmfleet-faults-{B}", given=text + "\n")
 
+    def workers(self):
+        """The router's own list."""
+        with urllib.request.urlopen(f"http://{self.address[self.router]}:30100/workers", timeout=20) as answer:
+            return json.load(answer)["workers"]
+
+    def entries(self):
+        """{url: entry} of what is written down at the router."""
+        return json.loads(self.on(self.router, "cat /etc/sglang-router/workers.json"))["workers"]
+
     def listed(self):
         """{host: state} as the router's own list has it: serving where it is there and healthy."""
-        with urllib.request.urlopen(f"http://{self.address[self.router]}:30100/workers", timeout=20) as answer:
-            workers = json.load(answer)["workers"]
         names = {address: name for name, address in self.address.items()}
         return {
             names[re.search(r"[\d.]+(?=:\d+/?$)", worker["url"]).group(0)]: worker.get("is_healthy", True)
-            for worker in workers
+            for worker in self.workers()
         }
 
     def written(self):
         """{host: entry} of what is written down at the router."""
-        told = json.loads(self.on(self.router, "cat /etc/sglang-router/workers.json"))
-        return {entry["host"]: entry for entry in told["workers"].values()}
+        return {entry["host"]: entry for entry in self.entries().values()}
 
     # -- playbooks -------------------------------------------------------------------------------------------------
 

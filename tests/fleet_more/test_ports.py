@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
-
 import pytest
 from ansible_collections.llmfleet.sglang.tests.fleet.fleet import A, B
 
@@ -18,10 +15,8 @@ SETTINGS = {"rollout_batches": [1], "rollout_serving_minimum": 0}
 def places(fleet):
     """Addresses that the router has of the host, and those that are written down, with their state."""
     address = fleet.address[HOST]
-    with urllib.request.urlopen(f"http://{fleet.address[fleet.router]}:30100/workers", timeout=20) as answer:
-        listed = [worker["url"] for worker in json.load(answer)["workers"] if f"//{address}:" in worker["url"]]
-    written = json.loads(fleet.on(fleet.router, "cat /etc/sglang-router/workers.json"))["workers"]
-    ports = {url.rpartition(":")[2]: entry["state"] for url, entry in written.items() if entry["host"] == HOST}
+    listed = [worker["url"] for worker in fleet.workers() if f"//{address}:" in worker["url"]]
+    ports = {url.rpartition(":")[2]: entry["state"] for url, entry in fleet.entries().items() if entry["host"] == HOST}
     return [url.rpartition(":")[2] for url in listed], ports
 
 
