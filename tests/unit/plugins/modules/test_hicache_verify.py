@@ -20,7 +20,7 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_judge, hicache_log
+from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_judge, hicache_log, journal
 from ansible_collections.llmfleet.sglang.plugins.modules import hicache_verify
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -130,7 +130,7 @@ def make_host(tmp_path, monkeypatch):
         (folder / name).chmod(0o755)
     monkeypatch.setenv("FAKE", str(folder))
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(hicache_verify.journal, "unreadable", lambda: False)
+    monkeypatch.setattr(journal, "unreadable", lambda: False)
 
     def end(failed):
         def leave(_self, **answer):
@@ -179,13 +179,13 @@ def test_the_commands_are_called_as_documented(host):
     host.states(ALIVE)
     host.journal([STARTED, line(0)], [line(1), READY])
     assert not run(timeout=60).failed
-    fields = ",".join(hicache_verify.journal.OUTPUT_FIELDS)
+    fields = ",".join(journal.OUTPUT_FIELDS)
     matches = f"_SYSTEMD_INVOCATION_ID={A} + INVOCATION_ID={A} + OBJECT_SYSTEMD_INVOCATION_ID={A}"
     assert host.calls("journalctl") == [
         f"--no-pager --output=json --all --output-fields={fields} {matches}",
         f"--no-pager --output=json --all --output-fields={fields} --after-cursor=s=1;i=2 {matches}",
     ]
-    properties = ",".join(hicache_verify.journal.SHOW_PROPERTIES)
+    properties = ",".join(journal.SHOW_PROPERTIES)
     assert set(host.calls("systemctl")) == {f"show --no-pager --property={properties} -- sglang.service"}
     assert set((host.folder / "locale").read_text().splitlines()) == {"C C"}
 
@@ -325,7 +325,7 @@ def test_no_permission_is_no_evidence(host):
 
 
 def test_an_unreadable_journal_without_a_hint_is_no_evidence(host, monkeypatch):
-    monkeypatch.setattr(hicache_verify.journal, "unreadable", lambda: True)
+    monkeypatch.setattr(journal, "unreadable", lambda: True)
     host.states(ALIVE)
     host.journal([])
     assert "no_permission" in codes(run().answer)
