@@ -486,9 +486,9 @@ def _size_asked(ask):
 
 
 def _measured(metrics, ranks, ask):
-    """Tell whether the metrics show the tokens of every rank's pool, where no more than bytes per token were given."""
+    """Tell whether the tokens that the metrics show give every rank's size, where bytes per token alone were given."""
     tokens = [one["tokens"] for one in metrics or [] if one["tokens"]]
-    if len(tokens) < len(ranks) or not ask.bytes_per_token:
+    if not tokens or not ask.bytes_per_token:
         return False
     sizes = [hicache_size.tokens_to_gb(one, ask.bytes_per_token) for one in tokens]
     return all(any(abs(gb - rank.main.gb) <= 0.01 + _ROUNDING for gb in sizes) for rank in ranks)
