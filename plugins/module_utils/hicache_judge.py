@@ -75,6 +75,7 @@ def check_ask(ask):
         if problem:
             raise ValueError(problem)
 
+
 _CAP = 20
 _ROUNDING = 0.005
 

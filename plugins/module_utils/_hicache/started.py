@@ -294,7 +294,9 @@ def check(start, ask, release, reasons):
         found, unsure = differences(settings, ask, release)
         if found:
             right = False
-            words = [f"{one.name} is {_show(one.got)}{one.why}, where {_show(one.wanted)} was asked for" for one in found]
+            words = [
+                f"{one.name} is {_show(one.got)}{one.why}, where {_show(one.wanted)} was asked for" for one in found
+            ]
             more = f" ({len(words) - 6} more)" if len(words) > 6 else ""
             reasons.fail(
                 "settings_differ",
