@@ -290,9 +290,17 @@ def test_what_is_not_as_recorded_fails_whoever_asks(host, edit, words, options):
 
 def test_variables_do_not_count_for_a_service_with_a_record(host):
     host.deploy()
-    edited_ratio(host)
+    host.lines(gb="22.39")
     weak = {"settings": host.settings(ratio=None, hicache_size=None, bytes_per_token=None, speculative_enabled=False)}
-    assert host.run(**weak)["verdict"] == "fail"
+    answer = host.run(**weak)
+    assert (answer["verdict"], answer["expected_gb"], answer["recorded"]) == ("fail", 44.77, True)
+
+
+def test_a_record_without_anything_to_judge_by_is_none(host):
+    host.deploy()
+    host.store.add(ID, host.unit, ENVIRONMENT, {"release": "0.5.23"}, None)
+    answer = host.run(settings=host.settings())
+    assert (answer["verdict"], answer["recorded"]) == ("pass", False) and host.verified() == []
 
 
 @pytest.mark.parametrize(
