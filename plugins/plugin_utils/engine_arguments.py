@@ -66,6 +66,14 @@ def release_key(release):
     return tuple(int(number or 0) for number in match.groups())
 
 
+def is_older(release, bound):
+    """Tell whether a release is older than the tuple `bound`; a text that is no release counts as new."""
+    try:
+        return release_key(release) < bound
+    except UnknownRelease:
+        return False
+
+
 @functools.cache
 def _table():
     with open(TABLE_FILE, encoding="utf-8") as handle:

@@ -16,8 +16,9 @@ import re
 
 from ..module_utils import argument_check
 from . import engine_arguments as table
-from .engine_arguments import UnknownRelease
+from .engine_arguments import UnknownRelease, is_older
 from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised
+from .settings_excludes import disaggregation_excludes, hicache_excludes, number_of
 from .systemd_quote import is_variable_name, unsafe_characters
 
 HIDDEN = argument_check.HIDDEN
@@ -68,6 +69,11 @@ class Problems:
         """Return the variable's name as an operator writes it."""
         name = self.names.get(setting, self.prefix + setting)
         return name if key is None else f"{name}[{str(key)!r}]"
+
+    @staticmethod
+    def shown(option, value):
+        """Return the value of an engine option as a message may show it."""
+        return _shown(option, value)
 
     def add(self, setting, value, problem, mend, key=None, level="error"):
         """Add one problem; `problem` and `mend` are parts of a sentence about the value."""
@@ -154,16 +160,8 @@ def _release(values, release, problems):
         return False
 
 
-def _older(release, bound):
-    """Tell whether a release is older than the tuple `bound`; an unreadable one counts as new."""
-    try:
-        return table.release_key(release) < bound
-    except UnknownRelease:
-        return False
-
-
 def _between(release, first, bound):
-    return not _older(release, first) and _older(release, bound)
+    return not is_older(release, first) and is_older(release, bound)
 
 
 def _unit_name(values, release, known, problems):
@@ -420,9 +418,9 @@ def _known_bad_releases(values, release, known, problems):
     served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
     if not _KIMI_K25.search(served) or not (known or values["release_check_enabled"] is False):
         return
-    if _older(release, (0, 5, 9, 0)):
+    if is_older(release, (0, 5, 9, 0)):
         problems.add("release", str(release), "it has no Kimi-K2.5", "choose 0.5.10.post1 or later")
-    elif _older(release, (0, 5, 10, 0)):
+    elif is_older(release, (0, 5, 10, 0)):
         problems.add(
             "release",
             str(release),
@@ -430,8 +428,8 @@ def _known_bad_releases(values, release, known, problems):
             "choose 0.5.10.post1 or later",
             level="warning",
         )
-    parallel = values["engine_options"].get("ep-size", values["engine_options"].get("expert-parallel-size"))
-    if isinstance(parallel, int) and parallel > 1 and _older(release, (0, 5, 11, 0)):
+    parallel = number_of(values["engine_options"], "ep-size", "expert-parallel-size")
+    if parallel > 1 and is_older(release, (0, 5, 11, 0)):
         problems.add(
             "release",
             str(release),
@@ -449,7 +447,7 @@ def _speculation_pages(values, release, problems):
     page = values["page_size"] or 1
     if backend in _PAGES and page not in _PAGES[backend][0]:
         page = _PAGES[backend][1]
-    taken = backend in (_PAGE_TREES[:2] if _older(release, (0, 5, 11, 0)) else _PAGE_TREES)
+    taken = backend in (_PAGE_TREES[:2] if is_older(release, (0, 5, 11, 0)) else _PAGE_TREES)
     if page > 1 and not taken:
         problems.add(
             "speculative_eagle_topk",
@@ -470,7 +468,7 @@ def _speculation_rewrites(values, release, problems):
             key="enable-mixed-chunk",
             level="warning",
         )
-    if values["hicache_enabled"] is True and _older(release, (0, 5, 11, 0)):
+    if values["hicache_enabled"] is True and is_older(release, (0, 5, 11, 0)):
         problems.add(
             "release",
             str(release),
@@ -543,7 +541,7 @@ def _hicache(values, release, known, problems):
             "set it to 4.0, or to null together with a size",
         )
     elif ratio is not None and ratio <= 1:
-        fatal = _older(release, (0, 5, 15, 0))
+        fatal = is_older(release, (0, 5, 15, 0))
         problems.add(
             "hicache_ratio",
             ratio,
@@ -641,7 +639,7 @@ def _hicache_rewrites(values, release, known, problems):
 def _fa3_and_kernel(values, release, backend, problems):
     option = "decode-attention-backend"
     decode = values["engine_options"].get(option)
-    if (decode or values["attention_backend"]) != "fa3" or backend != "kernel" or not _older(release, (0, 5, 14, 0)):
+    if (decode or values["attention_backend"]) != "fa3" or backend != "kernel" or not is_older(release, (0, 5, 14, 0)):
         return
     given = ("engine_options", decode, option) if decode else ("attention_backend", values["attention_backend"], None)
     taken = "the io backend kernel by direct" if decode else "fa3 decoding by another backend"
@@ -653,63 +651,6 @@ def _fa3_and_kernel(values, release, backend, problems):
         key=given[2],
         level="warning",
     )
-
-
-def _number_of(options, *names):
-    """Return the number of the first of some spellings of an option, 0 when none is one."""
-    for name in names:
-        value = options.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return 0
-
-
-def _hicache_excludes(values, release, known, problems):
-    """Options that exclude the hierarchical cache (_handle_cache_compatibility, handle_hicache)."""
-    options = values["engine_options"]
-    if values["hicache_enabled"] is not True:
-        _without_hicache(options, problems)
-        return
-    off = f"or set {problems.variable('hicache_enabled')} to false"
-
-    def refuse(option, problem):
-        problems.add("engine_options", options[option], problem, f"remove {option}, {off}", key=option)
-
-    for option in ("disable-radix-cache", "enable-lmcache", "enable-unified-cache-external-linker"):
-        if options.get(option) is True:
-            refuse(option, "SGLang does not start with it while the hierarchical cache is on")
-    speculating = values["speculative_enabled"] is True
-    if options.get("enable-unified-memory") is True and speculating and values["speculative_algorithm"] != "NGRAM":
-        refuse("enable-unified-memory", "SGLang does not take it with EAGLE and the hierarchical cache together")
-    for option in ("dcp-size", "decode-context-parallel-size"):
-        if _number_of(options, option) < 2:
-            continue
-        if speculating and values["speculative_algorithm"] != "DSPARK":
-            refuse(option, "with the hierarchical cache SGLang takes no speculation but DSPARK when it is above 1")
-        if options.get("enable-hisparse") is True:
-            refuse("enable-hisparse", f"SGLang does not take it with {option} above 1")
-        if options.get("hicache-host-memory-mode") == "buffer_only":
-            refuse("hicache-host-memory-mode", f"SGLang does not take buffer_only with {option} above 1")
-
-
-def _without_hicache(options, problems):
-    """Options of a cache that is off, and those of caches that need the radix cache."""
-    switch = problems.variable("hicache_enabled")
-    for option, value in options.items():
-        if option.startswith("hicache-") and value not in (None, False):
-            problems.add(
-                "engine_options",
-                _shown(option, value),
-                f"it does nothing while {switch} is false",
-                f"remove it, or set {switch} to true",
-                key=option,
-                level="warning",
-            )
-    for option in ("enable-lmcache", "enable-unified-cache-external-linker"):
-        if options.get(option) is True and options.get("disable-radix-cache") is True:
-            problems.add(
-                "engine_options", True, "SGLang does not take it with disable-radix-cache", "remove one", key=option
-            )
 
 
 def _pages(values, release, known, problems):
@@ -778,7 +719,7 @@ def _environment(values, release, known, problems):
                 "write it in one line, or name a file that holds it",
                 key=name,
             )
-    if SPEC_V2_VARIABLE in values["environment"] and not _older(release, SPEC_V2_GONE):
+    if SPEC_V2_VARIABLE in values["environment"] and not is_older(release, SPEC_V2_GONE):
         problems.add(
             "environment",
             HIDDEN,
@@ -795,7 +736,7 @@ def _spec_v2_and_topk(values, release, problems):
     switch = str(values["environment"].get(SPEC_V2_VARIABLE, "")).strip().lower()
     topk = values["speculative_eagle_topk"]
     on = switch in ("1", "true", "yes", "y", "t", "on") and values["speculative_enabled"] is True
-    if on and topk is not None and topk > 1 and _older(release, SPEC_V2_ANY_TOPK):
+    if on and topk is not None and topk > 1 and is_older(release, SPEC_V2_ANY_TOPK):
         problems.add(
             "environment",
             HIDDEN,
@@ -1007,7 +948,8 @@ _RULES = (
     _speculation,
     _pages,
     _hicache,
-    _hicache_excludes,
+    hicache_excludes,
+    disaggregation_excludes,
     _typed_findings,
     _engine_options,
     _environment,
