@@ -204,7 +204,7 @@ def engine_environment(settings, release):
         return found
     if (
         values["speculative_enabled"] is True
-        and values["speculative_algorithm"] in ("EAGLE", "EAGLE3", "STANDALONE")
+        and values["speculative_algorithm"] in ("EAGLE", "NEXTN", "EAGLE3", "STANDALONE")
         and values["speculative_eagle_topk"] in (1, None)
         and SPEC_V2_FIRST <= key < SPEC_V2_GONE
     ):

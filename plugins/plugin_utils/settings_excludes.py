@@ -211,6 +211,13 @@ def disaggregation_excludes(values, release, known, problems):
                 "it and disaggregation-decode-retraction-backup host_pool exclude each other",
                 "remove one of the two",
             )
+        # The overlapped scheduler (spec v2) is on wherever it can be: settings.engine_environment.
+        if speculation_of(values) in ("EAGLE", "EAGLE3", "STANDALONE") and is_older(release, (0, 5, 10, 0)):
+            refuse(
+                offload,
+                f"SGLang {release} does not take it with overlapped speculation",
+                f"remove it, or set {problems.variable('speculative_enabled')} to false",
+            )
     if mode == "prefill" and options.get("disaggregation-transfer-backend") == "fake":
         refuse("disaggregation-transfer-backend", "SGLang takes fake on a decode server alone", "name mooncake or nixl")
     if mode != "decode" or options.get(RADIX_OPTION) is not True:

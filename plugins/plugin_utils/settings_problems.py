@@ -26,7 +26,12 @@ HIDDEN = argument_check.HIDDEN
 # SGLang writes its arguments to the journal and /server_info returns them, in every release up to 0.5.23.
 SECRET_OPTIONS = frozenset(("api-key", "admin-api-key", "ssl-keyfile-password"))
 
-EAGLE_ALGORITHMS = ("EAGLE", "EAGLE3", "STANDALONE")
+# Algorithms whose steps, topk and draft tokens go together; NEXTN is SGLang's other name of EAGLE.
+EAGLE_ALGORITHMS = ("EAGLE", "NEXTN", "EAGLE3", "STANDALONE")
+# Algorithms that can speculate with layers of the target's own checkpoint (MTP), without a draft model.
+_OWN_LAYERS = ("EAGLE", "NEXTN")
+# Algorithms for which nothing stands in for the draft model.
+_NEED_DRAFT = ("EAGLE3", "STANDALONE", "DFLASH")
 # What both Python's logging and the web server take; SGLang hands the level to both.
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 QUIET_LEVELS = ("warning", "error", "critical", "fatal")
@@ -35,6 +40,15 @@ LOOPBACK = ("localhost", "::1")
 _UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 # NAME_MAX of Linux and UNIT_NAME_MAX of systemd are both 255, for "sglang-" and ".service" as well.
 _UNIT_NAME_LENGTH = 255 - len("sglang-.service")
+# Checkpoints that hold no MTP layers (num_nextn_predict_layers is 0 in all of Kimi-K2), and families that hold some:
+# those for which SGLang has a draft class (ModelConfig._config_draft_model). Names are weak evidence, so that both
+# only say what to expect of the host's config.json, which role serve reads before it changes anything.
+_WITHOUT_MTP = re.compile(r"kimi[-_. ]?k2|distill", re.IGNORECASE)
+_WITH_MTP = re.compile(
+    r"deepseek[-_. ]?(v3|v4|r1)|glm[-_. ]?(4[-_.p]?[5-9]|5)|mimo|qwen3[-_. ]?next|qwen3[-_.p]5|longcat|exaone|hunyuan"
+    r"|step[-_. ]?3[-_.p]?[57]|ernie[-_. ]?4|\b[lr]ing[-_. ]|nemotron[-_. ]?(h|3)",
+    re.IGNORECASE,
+)
 _KIMI_K25 = re.compile(r"kimi[-_. ]?k2[-_. p]?5", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+\Z")
 # Directives whose values may be secret.
@@ -383,20 +397,16 @@ def _speculation(values, release, known, problems):
     if algorithm is None:
         problems.add("speculative_algorithm", None, "speculation is enabled without an algorithm", "set it to EAGLE3")
         return
+    own = draft is None or _same_folder(draft, values["model_path"])
+    if own and algorithm in (*_NEED_DRAFT, *_OWN_LAYERS):
+        _draft_of_its_own(values, problems)
     if algorithm not in EAGLE_ALGORITHMS:
         return
-    if draft is None:
-        problems.add(
-            "draft_model_path",
-            None,
-            f"{algorithm} needs a draft model, and SGLang would take the target's own path in silence",
-            f"set it to the draft's folder, or {problems.variable('speculative_enabled')} to false",
-        )
-    elif algorithm == "EAGLE" and "eagle3" in posixpath.basename(draft.rstrip("/")).lower():
+    if algorithm in _OWN_LAYERS and not own and "eagle3" in posixpath.basename(draft.rstrip("/")).lower():
         problems.add(
             "speculative_algorithm",
             algorithm,
-            f"the draft {draft} is an EAGLE-3 one, which under EAGLE loads and never has a token accepted",
+            f"the draft {draft} is an EAGLE-3 one, which under {algorithm} loads and never has a token accepted",
             "set it to EAGLE3",
         )
     _speculation_numbers(values, problems)
@@ -410,6 +420,39 @@ def _speculation(values, release, known, problems):
             str(release),
             "it has no EAGLE-3 hooks in Kimi-K2.5",
             f"choose 0.5.10.post1 or later, or set {problems.variable('speculative_enabled')} to false",
+        )
+
+
+def _same_folder(path, other):
+    return other is not None and posixpath.normpath(path) == posixpath.normpath(other)
+
+
+def _draft_of_its_own(values, problems):
+    """Speculation whose draft would be the target itself: right for checkpoints that carry draft layers, else not."""
+    algorithm, draft = values["speculative_algorithm"], values["draft_model_path"]
+    mend = f"set it to the draft's folder, or {problems.variable('speculative_enabled')} to false"
+    if algorithm in _NEED_DRAFT:
+        taken = "refuse to start" if algorithm == "DFLASH" else "take the target's own path in silence"
+        problem = f"{algorithm} needs a draft model of its own"
+        problem += f", and SGLang would {taken}" if draft is None else ", and this is the target's folder"
+        problems.add("draft_model_path", draft, problem, mend)
+        return
+    served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
+    if _WITHOUT_MTP.search(served):
+        problems.add(
+            "draft_model_path",
+            draft,
+            f"{algorithm} without a draft model takes draft layers of the target's checkpoint, and this model has none",
+            mend,
+        )
+    elif not _WITH_MTP.search(served):
+        problems.add(
+            "draft_model_path",
+            draft,
+            f"{algorithm} without a draft model takes draft layers (MTP) of the target's checkpoint, which not every "
+            "model has",
+            "leave it where config.json counts some (num_nextn_predict_layers), else set it to the draft's folder",
+            level="warning",
         )
 
 
