@@ -19,6 +19,8 @@ import os
 import re
 from collections import namedtuple
 
+from .vllm_words import value_counterpart
+
 TABLE_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engine_arguments.json")
 
 # A local part, such as +cu130, says how a release was built; its command line is the same.
@@ -324,7 +326,7 @@ def _choice_finding(argument, item, release):
     problem = f"is not a choice of SGLang {release}"
     if held:
         problem += f": that value is {span(held)}"
-    near = closest(text, argument.choices)
+    near = value_counterpart(argument.names, text, argument.choices) or closest(text, argument.choices)
     mend = f"write one of {', '.join(sorted(argument.choices))}"
     if near is not None and not held:
         mend = f"write {near} if that is what you mean, else {mend[6:]}"

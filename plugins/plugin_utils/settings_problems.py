@@ -17,14 +17,13 @@ import re
 from ..module_utils import argument_check
 from . import engine_arguments as table
 from .engine_arguments import UnknownRelease, is_older
-from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised
+from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised, plain
 from .settings_excludes import disaggregation_excludes, hicache_excludes, number_of
+from .settings_numbers import SECRET_OPTIONS, limits, printable, sizes
 from .systemd_quote import is_variable_name, unsafe_characters
+from .vllm_words import option_mend, value_counterpart
 
 HIDDEN = argument_check.HIDDEN
-
-# SGLang writes its arguments to the journal and /server_info returns them, in every release up to 0.5.23.
-SECRET_OPTIONS = frozenset(("api-key", "admin-api-key", "ssl-keyfile-password"))
 
 # Algorithms whose steps, topk and draft tokens go together; NEXTN is SGLang's other name of EAGLE.
 EAGLE_ALGORITHMS = ("EAGLE", "NEXTN", "EAGLE3", "STANDALONE")
@@ -92,6 +91,7 @@ class Problems:
     def add(self, setting, value, problem, mend, key=None, level="error"):
         """Add one problem; `problem` and `mend` are parts of a sentence about the value."""
         variable = self.variable(setting, key)
+        value = printable(value)
         shown = value if value == HIDDEN else json.dumps(value, ensure_ascii=False, default=str)
         self.found.append(
             {
@@ -114,9 +114,12 @@ def settings_problems(settings, release, prefix="serve_", names=None):
     refuse it, or do something else in silence; warning: worth knowing), variable, value (secrets hidden),
     problem, mend, and message, one sentence made of the others. An empty list means nothing was found.
     """
-    values = normalised(settings)
     problems = Problems(prefix, names)
-    if not _types(values, problems):
+    found = plain(settings)
+    if not sizes(found, problems):
+        return problems.found
+    values = normalised(found)
+    if not (_types(values, problems) and limits(values, problems)):
         return problems.found
     known = _release(values, release, problems)
     for rule in _RULES:
@@ -304,6 +307,8 @@ def _placement(values, release, known, problems):
     for setting in ("cpus", "numa_nodes"):
         if values[setting] is not None and not _NUMBERS.match(values[setting]):
             problems.add(setting, values[setting], "it is no list of numbers", "write spans such as 0-31,64-95")
+        elif values[setting] is not None and any(len(part) > 5 for part in re.findall("[0-9]+", values[setting])):
+            problems.add(setting, values[setting], "no kernel counts that far", "write numbers that lscpu shows")
     policy = values["numa_policy"]
     if policy is not None and policy not in _NUMA_POLICIES:
         problems.add("numa_policy", policy, "systemd has no such policy", f"set one of {', '.join(_NUMA_POLICIES)}")
@@ -396,6 +401,19 @@ def _speculation(values, release, known, problems):
     draft = values["draft_model_path"]
     if algorithm is None:
         problems.add("speculative_algorithm", None, "speculation is enabled without an algorithm", "set it to EAGLE3")
+        return
+    written = value_counterpart(("speculative-algorithm",), algorithm)
+    choices = table.arguments(release)["speculative-algorithm"].choices if known else None
+    if written is not None and choices is not None:
+        # A release with choices takes no other spelling, which _typed_findings names.
+        return
+    if written is not None:
+        problems.add(
+            "speculative_algorithm",
+            algorithm,
+            "that is not how SGLang writes an algorithm, and its rules could not be checked",
+            f"write {written}",
+        )
         return
     own = draft is None or _same_folder(draft, values["model_path"])
     if own and algorithm in (*_NEED_DRAFT, *_OWN_LAYERS):
@@ -610,6 +628,14 @@ def _hicache_memory(values, problems):
             key="hicache-host-memory-fraction",
             level="warning",
         )
+    if fraction is not None and not _is_share(fraction):
+        problems.add(
+            "engine_options",
+            fraction,
+            "it is the share of host memory for the hierarchical cache and must lie above 0 and not above 1",
+            "set it to 0.8, or remove it",
+            key="hicache-host-memory-fraction",
+        )
     if options.get("hicache-host-memory-mode") != "buffer_only":
         return
     if options.get("hicache-storage-backend") is None:
@@ -628,6 +654,14 @@ def _hicache_memory(values, problems):
             "set it to write_through",
             level="warning",
         )
+
+
+def _is_share(value):
+    """Tell whether a value is above 0 and not above 1; what is no number is refused by its kind."""
+    try:
+        return isinstance(value, bool) or 0 < float(value) <= 1
+    except (TypeError, ValueError):
+        return True
 
 
 def _default(option, release, known):
@@ -899,6 +933,13 @@ def _unsafe_words(name, value):
 
 
 def _engine_option(name, value, shown, release, known, problems):
+    plain_name = name.lstrip("-").replace("_", "-")
+    mend = option_mend(name, problems.variable)
+    # Of a release that is not known, the newest known one tells what SGLang's own words are.
+    own = table.arguments(release if known else table.known_releases()[-1])
+    if mend is not None and plain_name not in own:
+        problems.add("engine_options", shown, "it is an option of vLLM and none of SGLang", mend, key=name)
+        return
     if not known:
         if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z", name):
             problems.add("engine_options", shown, "that is no name of an option", "write it without dashes", key=name)
