@@ -796,6 +796,15 @@ def _environment(values, release, known, problems):
                 "write it in one line, or name a file that holds it",
                 key=name,
             )
+    if values["environment"].get("FORWARDED_ALLOW_IPS") not in (None, ""):
+        problems.add(
+            "environment",
+            HIDDEN,
+            "the web server then begins its access records with what those callers write into X-Forwarded-For",
+            "remove it: the unit trusts nobody, and a gateway logs who called it",
+            key="FORWARDED_ALLOW_IPS",
+            level="warning",
+        )
     if SPEC_V2_VARIABLE in values["environment"] and not is_older(release, SPEC_V2_GONE):
         problems.add(
             "environment",

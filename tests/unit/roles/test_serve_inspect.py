@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import json
 
-import pytest
 
 # config.json: whether EAGLE without a draft model is refused for it.
 CONFIGS = {
