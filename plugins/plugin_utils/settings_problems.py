@@ -814,8 +814,33 @@ def _environment(values, release, known, problems):
             key=SPEC_V2_VARIABLE,
             level="warning",
         )
+    _huge_pages(values, release, problems)
     _spec_v2_and_topk(values, release, problems)
     _expandable_segments(values, problems)
+
+
+def _huge_pages(values, release, problems):
+    """A variable that up to 0.5.23 takes the pool from huge pages after a check that counts none of them."""
+    name = "SGLANG_HUGEPAGE_SIZE"
+    value = values["environment"].get(name)
+    if value in (None, ""):
+        return
+    if is_older(release, (0, 5, 13, 0)):
+        problem, mend = f"SGLang {release} does not read it", "remove it, or deploy 0.5.13 or later"
+    elif str(value).strip().upper() not in ("2MB", "1GB"):
+        problem, mend = (
+            "SGLang knows 2MB and 1GB, and takes ordinary pages for anything else",
+            "write 2MB, or remove it",
+        )
+    elif is_older(release, (0, 5, 24, 0)):
+        problem = (
+            f"SGLang {release} asks for the pools' memory outside of huge pages before it takes it from them, so that "
+            "the host needs it twice"
+        )
+        mend = "remove it, and reserve no huge pages"
+    else:
+        return
+    problems.add("environment", HIDDEN, problem, mend, key=name, level="warning")
 
 
 def _spec_v2_and_topk(values, release, problems):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import json
 
-
 # config.json: whether EAGLE without a draft model is refused for it.
 CONFIGS = {
     "glm": ({"architectures": ["Glm4MoeForCausalLM"], "num_nextn_predict_layers": 1}, False),
