@@ -8,6 +8,7 @@ A settings mapping has the variables of role serve without their prefix: C(port)
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 
 from .engine_arguments import UnknownRelease, arguments, option_words, release_key
@@ -129,11 +130,12 @@ def _typed(value, kind):
         return True if lowered in _TRUE else False if lowered in _FALSE else value
     if kind == "int" and isinstance(value, str):
         digits = value.strip()
-        return int(digits) if digits.lstrip("+-").isdecimal() and digits.isascii() else value
+        # Python refuses to read thousands of digits; nothing that is counted here needs twenty.
+        return int(digits) if re.match(r"[+-]?[0-9]{1,20}\Z", digits) else value
     if kind == "float" and not isinstance(value, bool) and isinstance(value, (str, int)):
         try:
             return float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return value
     if kind == "str" and not isinstance(value, bool) and isinstance(value, (int, float)):
         return str(value)
@@ -150,6 +152,9 @@ def normalised(settings):
         value = found.get(setting.name)
         if value is None:
             value = ABSENT.get(setting.name)
+        elif value == "" and setting.name in ABSENT:
+            # Written and left empty: not what the setting means when nobody writes it.
+            continue
         found[setting.name] = _typed(value, setting.kind)
         if setting.kind == "str" and found[setting.name] == "":
             found[setting.name] = None
@@ -204,7 +209,7 @@ def engine_environment(settings, release):
         return found
     if (
         values["speculative_enabled"] is True
-        and values["speculative_algorithm"] in ("EAGLE", "EAGLE3", "STANDALONE")
+        and values["speculative_algorithm"] in ("EAGLE", "NEXTN", "EAGLE3", "STANDALONE")
         and values["speculative_eagle_topk"] in (1, None)
         and SPEC_V2_FIRST <= key < SPEC_V2_GONE
     ):
