@@ -773,7 +773,7 @@ def test_a_number_that_nothing_counts_with_is_refused_by_name(setting, release):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_no_value_of_a_setting_ends_in_a_traceback(setting):
-    for value in HOSTILE + [None, True, [], {}, [[]], {"a": None}, -1, 0, 10**9, 1e9]:
+    for value in [*HOSTILE, None, True, [], {}, [[]], {"a": None}, -1, 0, 10**9, 1e9]:
         for release in ("0.5.9", "0.5.23", "x"):
             json.dumps(problems(release, **{setting.name: value}), allow_nan=True)
         instances = [{"name": "a", setting.name: value}, {"name": "b", setting.name: value}]
