@@ -81,7 +81,7 @@ def stopped(run, root, tmp_path_factory):
         "ansible-playbook", *arguments, "--extra-vars", json.dumps({"plan_facts_file": f"{folder}/facts.json"})
     )
     shown = output + errors
-    told = re.findall(r"(?m)^(?:fatal|failed): \[(\w+)\]((?:.*\n)+?)(?=^\w|\Z)", shown)
+    told = re.findall(r"(?m)^(?:fatal|failed): \[(\w+)(?: -> \w+)?\]((?:.*\n)+?)(?=^\w|\Z)", shown)
     return {host: " ".join(text.split()) for host, text in told}, " ".join(shown.split())
 
 
