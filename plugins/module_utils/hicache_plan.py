@@ -100,7 +100,7 @@ _RANGES = {
 _OPTION_NAMES = {"size_gb": "hicache_size"}
 
 
-def _shown(value):
+def shown(value):
     """A value for a message, cut where it is long."""
     try:
         text = repr(value) if isinstance(value, str) else str(value)
@@ -118,7 +118,7 @@ def check_figure(name, value, least, most, unit):
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or (isinstance(value, float) and not math.isfinite(value)) or not least <= value <= most:
-        raise PlanError(f"{name} is {_shown(value)}: that is no such amount; give {least} to {most:,} {unit}")
+        raise PlanError(f"{name} is {shown(value)}: that is no such amount; give {least} to {most:,} {unit}")
 
 
 def check_figures(ask):
@@ -152,7 +152,7 @@ def _canonical(value):
     except (TypeError, ValueError):
         return str(value)
     except OverflowError:
-        return _shown(value)
+        return shown(value)
 
 
 def _telling_option(name, value):
@@ -230,7 +230,7 @@ def limit_bytes(text, total=None):
     found = _SIZE.match(words) if len(words) <= 24 else None
     if not found:
         raise PlanError(
-            f"{_shown(str(text))} is no limit of memory. Give it as systemd reads it, such as 400G, 80% or infinity."
+            f"{shown(str(text))} is no limit of memory. Give it as systemd reads it, such as 400G, 80% or infinity."
         )
     value, unit = float(found.group(1)), found.group(2).upper()
     if unit == "%":
@@ -395,6 +395,23 @@ def _budget_pool(stage, size, release):
         "total_gb": round(pinned * stage.ranks / GB, 2),
         "line": None,
     }
+
+
+#: The engine options that a plan reads; role plan passes these and no others, as others may be secret.
+READ_OPTIONS = frozenset(
+    {
+        *parallel_layout.ALL_SPELLINGS,
+        "context-length",
+        "disable-priority-preemption",
+        "disaggregation-decode-enable-offload-kvcache",
+        "disaggregation-decode-enable-radix-cache",
+        "disaggregation-decode-retraction-backup",
+        "disaggregation-mode",
+        "enable-priority-scheduling",
+        "hicache-host-memory-mode",
+        "speculative-draft-kv-cache-dtype",
+    }
+)
 
 
 def _option(ask, name):
@@ -637,8 +654,9 @@ class Memory:
             # All ranks make their main pools first, at the same time.
             granted = self.budget(0 if pool["pool"] in _FIRST_POOLS or together else main)
             if pool["bytes"] > granted:
+                name = "the pools" if pool["pool"] == "budget" else f"the {pool['pool']} pool"
                 found.append(
-                    f"SGLang {self.release} refuses the {pool['pool']} pool of a rank: it asks for "
+                    f"SGLang {self.release} refuses {name} of a rank: it asks for "
                     f"{_gb(pool['bytes'])} and is granted {_gb(max(0, granted))}."
                 )
                 break

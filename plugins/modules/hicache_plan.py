@@ -345,8 +345,8 @@ pools:
   contains:
     pool:
       description:
-        - V(kv) for the main pool, V(draft) for the draft's, V(budget) for all that a size takes where the geometry of the
-          model is not known.
+        - V(kv) for the main pool, V(draft) for the draft's, V(budget) for all that a size takes where the geometry of
+          the model is not known.
       type: str
       sample: kv
     stage:
@@ -527,46 +527,68 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import hicache_plan, plan_text
 
+ARGUMENTS = {
+    "release": {"type": "str", "required": True},
+    "hicache_enabled": {"type": "bool", "default": True},
+    "model_config": {"type": "dict"},
+    "draft_config": {"type": "dict"},
+    "draft_expected": {"type": "bool", "default": False},
+    "speculative_algorithm": {"type": "str"},
+    "kv_cache_dtype": {"type": "str"},
+    "tensor_parallel_size": {"type": "int", "default": 1},
+    "pipeline_parallel_size": {"type": "int", "default": 1},
+    "data_parallel_size": {"type": "int", "default": 1},
+    "dp_attention_enabled": {"type": "bool", "default": False},
+    "nodes": {"type": "int", "default": 1},
+    "node_rank": {"type": "int", "default": 0},
+    "engine_options": {"type": "dict", "default": {}},
+    "page_size": {"type": "int"},
+    "attention_backends": {"type": "list", "elements": "str", "default": []},
+    "ratio": {"type": "float"},
+    "hicache_size": {"type": "int"},
+    "host_memory_fraction": {"type": "float", "default": 0.8},
+    "device_tokens": {"type": "int", "no_log": False},
+    "max_total_tokens": {"type": "int", "no_log": False},
+    "remembered": {"type": "dict"},
+    "settings": {"type": "dict", "default": {}},
+    "mem_fraction_static": {"type": "float"},
+    "weight_bytes": {"type": "int"},
+    "draft_weight_bytes": {"type": "int"},
+    "gpus": {"type": "list", "elements": "dict", "default": []},
+    "memory": {"type": "dict"},
+    "memory_limits": {"type": "list", "elements": "str", "default": []},
+    "memory_stat": {"type": "str"},
+    "rank_memory_gb": {"type": "float", "default": 4},
+    "numa": {"type": "list", "elements": "dict", "default": []},
+}
+
+
+def _refuse_overflow():
+    """Name the option whose figure no number of its type can hold; Ansible's own conversion ends in a traceback."""
+    loose = {
+        name: {**argument, "type": "raw"} if argument["type"] in ("int", "float") else argument
+        for name, argument in ARGUMENTS.items()
+    }
+    module = AnsibleModule(argument_spec=loose, supports_check_mode=True)
+    for name, argument in ARGUMENTS.items():
+        if argument["type"] in ("int", "float") and module.params[name] is not None:
+            try:
+                {"int": int, "float": float}[argument["type"]](module.params[name])
+            except ValueError:
+                continue
+            except OverflowError:
+                shown = hicache_plan.shown(module.params[name])
+                module.fail_json(msg=f"{name} is {shown}: that is no such amount; give a number that can be meant")
+    module.fail_json(msg="A figure is too large for its type: no amount of this kind can be meant; give a smaller one")
+
 
 def main():
     """Entry point."""
-    module = AnsibleModule(
-        argument_spec={
-            "release": {"type": "str", "required": True},
-            "hicache_enabled": {"type": "bool", "default": True},
-            "model_config": {"type": "dict"},
-            "draft_config": {"type": "dict"},
-            "draft_expected": {"type": "bool", "default": False},
-            "speculative_algorithm": {"type": "str"},
-            "kv_cache_dtype": {"type": "str"},
-            "tensor_parallel_size": {"type": "int", "default": 1},
-            "pipeline_parallel_size": {"type": "int", "default": 1},
-            "data_parallel_size": {"type": "int", "default": 1},
-            "dp_attention_enabled": {"type": "bool", "default": False},
-            "nodes": {"type": "int", "default": 1},
-            "node_rank": {"type": "int", "default": 0},
-            "engine_options": {"type": "dict", "default": {}},
-            "page_size": {"type": "int"},
-            "attention_backends": {"type": "list", "elements": "str", "default": []},
-            "ratio": {"type": "float"},
-            "hicache_size": {"type": "int"},
-            "host_memory_fraction": {"type": "float", "default": 0.8},
-            "device_tokens": {"type": "int", "no_log": False},
-            "max_total_tokens": {"type": "int", "no_log": False},
-            "remembered": {"type": "dict"},
-            "settings": {"type": "dict", "default": {}},
-            "mem_fraction_static": {"type": "float"},
-            "weight_bytes": {"type": "int"},
-            "draft_weight_bytes": {"type": "int"},
-            "gpus": {"type": "list", "elements": "dict", "default": []},
-            "memory": {"type": "dict"},
-            "memory_limits": {"type": "list", "elements": "str", "default": []},
-            "memory_stat": {"type": "str"},
-            "rank_memory_gb": {"type": "float", "default": 4},
-            "numa": {"type": "list", "elements": "dict", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    try:
+        module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    except OverflowError:
+        _refuse_overflow()
+        return
     ask = dict(module.params)
     ask["size_gb"] = ask.pop("hicache_size")
     memory = dict(ask["memory"] or {}, held=hicache_plan.held_bytes(ask.pop("memory_stat")))

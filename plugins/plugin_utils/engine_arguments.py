@@ -326,9 +326,10 @@ def _choice_finding(argument, item, release):
     problem = f"is not a choice of SGLang {release}"
     if held:
         problem += f": that value is {span(held)}"
-    near = value_counterpart(argument.names, text, argument.choices) or closest(text, argument.choices)
+    meant = value_counterpart(argument.names, text, argument.choices)
+    near = meant or closest(text, argument.choices)
     mend = f"write one of {', '.join(sorted(argument.choices))}"
-    if near is not None and not held:
+    if near is not None and (meant or not held):
         mend = f"write {near} if that is what you mean, else {mend[6:]}"
     return Finding("error", problem, mend, "choice")
 

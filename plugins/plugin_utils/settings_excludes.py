@@ -140,9 +140,6 @@ def _decode_server(values, release, problems):
                 f"{off}, or add {RADIX_OPTION} with the value true and set "
                 f"{problems.variable('speculative_enabled')} to false"
             )
-    elif any(number_of(options, option) > 1 for option in DCP_OPTIONS) and is_older(release, (0, 5, 21, 0)):
-        problem = "SGLang does not take the hierarchical cache on a decode server with context parallelism"
-        mend = f"remove {DCP_OPTIONS[0]}, or {off}"
     else:
         return
     problems.add("engine_options", "decode", problem, mend, key="disaggregation-mode")
@@ -238,5 +235,10 @@ def disaggregation_excludes(values, release, known, problems):
             f"SGLang {release} does not take it with disaggregation-transfer-backend {backend}",
             "remove it, or set disaggregation-transfer-backend to nixl",
         )
-    if any(number_of(options, option) > 1 for option in DCP_OPTIONS) and is_older(release, (0, 5, 21, 0)):
-        refuse(RADIX_OPTION, "SGLang does not take it with context parallelism", f"remove it, or {DCP_OPTIONS[0]}")
+    split = any(number_of(options, option) > 1 for option in DCP_OPTIONS)
+    if split and is_older(release, (0, 5, 21, 0)) and not is_older(release, (0, 5, 17, 0)):
+        refuse(
+            RADIX_OPTION,
+            f"SGLang {release} takes neither it nor the hierarchical cache with context parallelism on a decode server",
+            f"remove it, or {DCP_OPTIONS[0]}",
+        )

@@ -64,9 +64,7 @@ def sizes(settings, problems):
                 break
     for name in _WAITS:
         if settings.get(name, 0) in (None, ""):
-            problems.add(
-                name, settings[name], "the wait needs a limit, and the unit's program takes no other", "set it"
-            )
+            problems.add(name, settings[name], "the unit's program waits that long and no longer", "set it to seconds")
     return not problems.found
 
 

@@ -45,6 +45,9 @@ _OPTIONS = {
 #: Width of DP attention from 0.5.23 on, which makes ``--enable-dp-attention`` needless.
 _ATTENTION_DP = ("attn-dp-size", "attention-data-parallel-size")
 
+#: All option names that are read.
+ALL_SPELLINGS = frozenset(_ATTENTION_DP).union(*_OPTIONS.values())
+
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
 

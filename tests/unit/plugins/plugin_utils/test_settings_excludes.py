@@ -70,8 +70,8 @@ BOUNDS = [
     ({**CACHED, BACKEND: "fake"}, {}, RADIX, "0.5.11", "0.5.23"),
     ({**CACHED, BACKEND: "mooncake"}, {}, RADIX, "0.5.11", "0.5.11"),
     ({MODE: "decode", RADIX: True}, {}, RADIX, "0.5.11", "0.5.11"),
-    ({**CACHED, "dcp-size": 2}, {}, MODE, "0.5.15.post1", "0.5.20"),
-    ({**CACHED, "dcp-size": "2"}, OFF, RADIX, "0.5.15.post1", "0.5.20"),
+    ({**CACHED, "dcp-size": 2}, {}, RADIX, "0.5.17", "0.5.20"),
+    ({**CACHED, "dcp-size": "2"}, OFF, RADIX, "0.5.17", "0.5.20"),
     # Other options of the two roles.
     ({OFFLOAD: True}, {}, OFFLOAD, "0.5.9", "0.5.23"),
     ({OFFLOAD: True, MODE: "decode"}, OFF, OFFLOAD, "0.5.10.post1", "0.5.23"),
