@@ -65,6 +65,7 @@ _LAUNCH = re.compile(
     r"[^\r\n]{0,80}|[^\r\n]{0,200}\bpython3? -m )(?i:sglang)\b"
 )
 _FRAME = re.compile(r'File "(?P<file>[^"\r\n]{1,500})", line \d{1,9}, in (?P<place>\S{1,200})')
+_LAUNCHER = re.compile(r"(?:^|/)(?:sglang|launch_server\.py|sglang/__main__\.py)$|\brunpy\b")
 _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
 # What a message that continues on the next line of a terminal may begin with.
 _FIGURE_LINE = re.compile(r"(?:(?:Full|SWA) )?KV Cache (?:is allocated|VA upper bound)\b|max_total_num_tokens=")
@@ -401,10 +402,10 @@ class Evidence:
                 self._starting = False
                 self._new_start(record, False, record.invocation)
             return True
-        if record.form in ("json", "export") and record.writer == "app":
-            # A process whose unit is not known (it ended before journald looked) may be anybody's.
-            if self.invocation or (self._current and not record.unit and not record.hidden):
-                return False
+        # A process whose unit is not known (it ended before journald looked) may be anybody's.
+        unproven = self.invocation or (self._current and not record.unit and not record.hidden)
+        if unproven and record.form in ("json", "export") and record.writer == "app":
+            return False
         return not (record.unit and record.writer in ("app", "systemd", "kernel") and not self._our_unit(record.unit))
 
     def _our_unit(self, name):
@@ -673,8 +674,6 @@ class Evidence:
                 if lines < 12 and len(joins[0]) < 2000:
                     self._pending[record.origin] = (kind, joins[0], lines + 1, cut)
                 return events
-            if not raw[:1].isspace() and record.cont:
-                self._width = pending[4] if len(pending) > 4 else self._width
             if kind == "settings":
                 return self._more_settings(joins[raw[:1].isspace()], lines, record)
             cuts = self.start.of(record.origin).cuts
@@ -698,7 +697,7 @@ class Evidence:
     def _await(self, text, events, record):
         """Remember a line that the next one of the same origin may continue."""
         event = events[0] if events else None
-        if event is None or record.line_break or is_dump(text):
+        if event is None or record.line_break or is_dump(text) or len(text) > 65536:
             return
         kind, cut = None, None
         if event.kind == "cut":
@@ -706,10 +705,9 @@ class Evidence:
             cut = (event.tags, event.text[:120], self.messages)
         elif event.code == "server_args" and not text.rstrip().endswith((")", "}")):
             kind, text = "settings", event.text
-        elif event.kind == "text" and _FIGURE_LINE.match(event.text):
-            kind = "mark"
-        elif event.kind == "text" and len(event.text) > 3 and _READY_TEXT.startswith(event.text):
-            kind = "mark"
+        elif event.kind == "text" and len(event.text) < 2000:
+            ready = len(event.text) > 3 and _READY_TEXT.startswith(event.text)
+            kind = "mark" if ready or _FIGURE_LINE.match(event.text) else None
         if kind:
             self._pending[record.origin] = (kind, text, 1, cut)
             while len(self._pending) > _MAX_OPEN:
@@ -733,8 +731,7 @@ class Evidence:
         frame = _FRAME.match(clean)
         if frame:
             if trace[0] is None:
-                name, place = frame.group("file"), frame.group("place")
-                trace[0] = (place == "<module>" and not name.startswith("<")) or "runpy" in name
+                trace[0] = bool(_LAUNCHER.search(frame.group("file")))
             own = re.search(r"(?:^|/)(?:sglang|launch_server\.py)(?:/|$)", frame.group("file"))
             trace[1] = trace[1] or bool(own and frame.group("place") == "<module>")
         elif APP_PREFIX.match(clean):
@@ -751,7 +748,7 @@ class Evidence:
                     record.origin,
                     Death(
                         "launch_failed",
-                        "death",
+                        "trouble",
                         "the server's program ended by an exception: read the traceback that ends with this message",
                         clean[:600],
                         self.messages,
@@ -765,6 +762,10 @@ class Evidence:
         start = self.start
         if event.kind == "alloc":
             self._learn(record)
+            if record.pid is None and start.ready_of(record.origin):
+                # Where processes are known, the judgement tells a second server from a second start.
+                self._renew(record)
+                start = self.start
             if len(start.allocations) < MAX_ALLOCATIONS:
                 start.of(record.origin)
                 start.allocations.append(_allocation(event, record, self.messages))
@@ -823,9 +824,9 @@ class Evidence:
             self.start.last_error = event.text[:400]
         if event.data.get("had_app"):
             self.start.progress = event.text[:200]
-            if _HOST_WORDS.match(event.text) and not _HOST_KNOWN.match(event.text):
-                if len(self.start.unknown_lines) < _MAX_UNKNOWN:
-                    self.start.unknown_lines.append(event.text[:300])
+            unknown = _HOST_WORDS.match(event.text) and not _HOST_KNOWN.match(event.text)
+            if unknown and len(self.start.unknown_lines) < _MAX_UNKNOWN:
+                self.start.unknown_lines.append(event.text[:300])
         elif _LAUNCH.match(event.text) and self.start.ready_of(record.origin):
             self._renew(record)
 

@@ -629,12 +629,10 @@ def is_access(text):
 
     Such a record is no event of the engine, whatever it holds.
     """
-    if "HTTP/" in text or '"WebSocket ' in text:
-        if _ACCESS_END.search(text):
-            return True
-    if "process" in text or "http_request{" in text:
-        if _ROUTER_REQUEST.search(text):
-            return True
+    if ("HTTP/" in text or '"WebSocket ' in text) and _ACCESS_END.search(text):
+        return True
+    if ("processing" in text or "http_request{" in text) and _ROUTER_REQUEST.search(text):
+        return True
     return is_access_head(text)
 
 
@@ -725,11 +723,9 @@ def _is_beginning(rest):
     word, label, more = (*rest.split(" "), "", "")[:3]
     if word != "Allocating":
         return "Allocating ".startswith(rest)
-    return (
-        label in LABEL_ROLES
-        and "hierarchical".startswith(more)
-        or any(not more and known.startswith(label) for known in LABEL_ROLES)
-    )
+    if label in LABEL_ROLES:
+        return "hierarchical".startswith(more)
+    return not more and any(known.startswith(label) for known in LABEL_ROLES)
 
 
 def parse_segment(text, writer="app"):
