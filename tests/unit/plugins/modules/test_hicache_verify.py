@@ -180,7 +180,7 @@ def test_the_commands_are_called_as_documented(host):
     host.journal([STARTED, line(0)], [line(1), READY])
     assert not run(timeout=60).failed
     fields = ",".join(journal.OUTPUT_FIELDS)
-    matches = f"_SYSTEMD_INVOCATION_ID={A} + INVOCATION_ID={A} + OBJECT_SYSTEMD_INVOCATION_ID={A}"
+    matches = f"_SYSTEMD_INVOCATION_ID={A} + _PID=1 INVOCATION_ID={A} + _UID=0 OBJECT_SYSTEMD_INVOCATION_ID={A}"
     assert host.calls("journalctl") == [
         f"--no-pager --output=json --all --output-fields={fields} {matches}",
         f"--no-pager --output=json --all --output-fields={fields} --after-cursor=s=1;i=2 {matches}",
