@@ -116,6 +116,8 @@ class Start:
         self.losses = OrderedDict()
         self.unclear = []
         self.unknown_lines = []
+        # Allocation lines that were put together again: whoever printed the log laid it out anew.
+        self.rejoined = 0
         self.origins = OrderedDict()
         self.begun = False
         self.invocation = None
@@ -697,6 +699,7 @@ class Evidence:
             cuts = self.start.of(record.origin).cuts
             if cut in cuts:
                 cuts.remove(cut)
+            self.start.rejoined += kind == "cut"
             self._await(joined, found, record)
             return found
         self._await(clean, events, record)

@@ -818,7 +818,7 @@ def _parse_words(prefix, whole):
             data = {key: value for key, value in match.groupdict().items() if value is not None}
             if mark.code == "server_args":
                 data = parse_server_args(whole_settings(rest))
-            elif mark.code in ("device_tokens", "device_pool") and match.end() == len(rest):
+            elif mark.code in ("device_tokens", "device_pool") and match.end("tokens") == len(rest):
                 # The figure may go on where the line was cut.
                 return Event("cut", "figure", {}, prefix.tags, rest, prefix.time), 0
             return Event("mark", mark.code, data, prefix.tags, rest, prefix.time), 0

@@ -633,6 +633,7 @@ def test_the_documentation_names_every_code():
     codes_of = set(re.findall(r'reasons\.(?:fail|unknown|good|note)\(\s*"(\w+)"', source)) | {"deadline"}
     codes_of |= set(hicache_judge._REMEDY) | {fatal.code for fatal in hicache_log.FATALS}
     codes_of |= {loss[0] for loss in hicache_log.LOSSES}
+    codes_of |= set(re.findall(r'Death\(\s*"(\w+)"', (judge.parent / "hicache_evidence.py").read_text()))
     described = yaml.safe_load(hicache_verify.RETURN)["reasons"]["contains"]["code"]["description"]
     assert set(re.findall(r"C\((\w+)\)", " ".join(described))) == codes_of
 
