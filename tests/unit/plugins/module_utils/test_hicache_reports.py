@@ -65,7 +65,7 @@ def test_every_report_is_in_the_table():
     assert len(ROWS) == 19
 
 
-# -- what the words have to hold ------------------------------------------------------------------------------------
+# -- what the words have to hold ----------------------------------------
 
 
 def report(name, **changes):
@@ -103,7 +103,7 @@ def test_a_saved_log_shows_its_last_exception():
     assert "libcudart.so.13" in message(report("K10"), "last_error")
 
 
-# -- variants: the start's own arguments --------------------------------------------------------------------------------
+# -- variants: the start's own arguments ----------------------------------------
 
 
 def start(arguments, gb="44.77", ranks=8, tokens=159270, extra=""):
@@ -220,7 +220,7 @@ def test_words_inside_of_a_value_are_no_argument():
     assert "hicache_ratio is 2" in message(judged(start(arguments), KIMI), "settings_differ")
 
 
-# -- variants: bytes of a token -------------------------------------------------------------------------------------------
+# -- variants: bytes of a token ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_stages_of_unequal_layers_have_bytes_of_their_own():
     assert judged(swapped, ask)["verdict"] == "fail"
 
 
-# -- variants: budgets -----------------------------------------------------------------------------------------------------
+# -- variants: budgets ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_one_size_is_shared_by_the_pools_of_a_rank_from_0517(release, kv, mamba,
     assert ("size_wrong" in codes(result)) is (verdict == "fail")
 
 
-# -- variants: pools that are not HiCache --------------------------------------------------------------------------------------
+# -- variants: pools that are not HiCache ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_only_a_decode_server_with_hicache_off_has_retraction_pools(old, new, re
     assert ("retraction_pool" if verdict == "pass" else "unexpected_rank") in codes(result)
 
 
-# -- variants: nothing to compare with -------------------------------------------------------------------------------------------
+# -- variants: nothing to compare with ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_spans_of_ranks_are_bounded():
         hicache_judge.parse_rank_set([f"{first}-{first + 4000}" for first in range(0, 900000, 4001)])
 
 
-# -- who listens -----------------------------------------------------------------------------------------------------------------
+# -- who listens ----------------------------------------
 
 
 OTHER = {"ours": False, "port": 30000, "pid": 77, "comm": "nc", "unit": "user@1000.service"}
