@@ -100,6 +100,7 @@ class _Origin:
         self.cuts = []
         self.ready_number = None
         self.ready_at = None
+        self.last_error = None
 
 
 class Start:
@@ -123,7 +124,6 @@ class Start:
         self.invocation = None
         self.started_at = None
         self.progress = None
-        self.last_error = None
         self.messages = 0
         self.pids = set()
         self._device = OrderedDict()
@@ -225,6 +225,12 @@ class Start:
     def cuts(self):
         """Allocation lines that break off, as (tags, text)."""
         return [cut[:2] for name in self._relevant() for cut in self.origins[name].cuts]
+
+    @property
+    def last_error(self):
+        """Text of the last exception, or None."""
+        found = [self.origins[name].last_error for name in self._relevant()]
+        return max((one for one in found if one), default=(0, None))[1]
 
     @property
     def device(self):
@@ -760,11 +766,10 @@ class Evidence:
             del self._traces[key]
         elif _RAISED.match(clean):
             del self._traces[key]
-            self.start.last_error = clean[:400]
+            if trace[0] and trace[1] and self.start.ready_of(record.origin):
+                self._renew(record)
+            self.start.of(record.origin).last_error = (self.messages, clean[:400])
             if trace[0] and trace[1]:
-                if self.start.ready_of(record.origin):
-                    self._renew(record)
-                self.start.last_error = clean[:400]
                 self.start.die(
                     record.origin,
                     Death(
@@ -842,7 +847,7 @@ class Evidence:
         if ("launch_server" in event.text or "sglang serve" in event.text) and quiet_level(event.text):
             self.start.of(record.origin).settings.setdefault("log_level", quiet_level(event.text))
         if _ERROR.match(event.text):
-            self.start.last_error = event.text[:400]
+            self.start.of(record.origin).last_error = (self.messages, event.text[:400])
         if event.data.get("had_app"):
             self.start.progress = event.text[:200]
             unknown = _HOST_WORDS.match(event.text) and not _HOST_KNOWN.match(event.text)
@@ -909,7 +914,7 @@ class Evidence:
             # Compose says it in its own name.
             origin = event.text.split()[0]
         if _ERROR.match(event.text):
-            self.start.last_error = event.text[:400]
+            self.start.of(record.origin).last_error = (self.messages, event.text[:400])
         self.start.die(
             origin,
             Death(

@@ -614,8 +614,10 @@ def is_bar(text):
 
 # What the client sent stands in an access record as it came: its address may be a made X-Forwarded-For, its path and
 # agent hold what it likes. How the record ends is the web server's own: uvicorn, granian, aiohttp, nginx, the router.
-_ACCESS_END = re.compile(r"HTTP/\d(?:\.\d)?\\*\" (?P<status>\d{3})\b|\"WebSocket [^\r\n]*\" (?:\[accepted\]|\d{3}\b)")
+_ACCESS_END = re.compile(r"HTTP/\d(?:\.\d)?\\*\" \d{3}\b|\"WebSocket [^\r\n]*\" (?:\[accepted\]|\d{3}\b)")
 _STATUS = re.compile(r"(?P<status>HTTP/\d(?:\.\d)?\\*\" \d{3})(?: [A-Za-z][A-Za-z' -]{0,60}| -)?\s*$")
+# nginx and others go on with what they sent; a quotation mark of the client they escape.
+_PROXY_STATUS = re.compile(r"(?P<status>HTTP/\d(?:\.\d)?\" \d{3}) (?:\d+|-)(?:\s|$)")
 _ROUTER_REQUEST = re.compile(r"\bhttp_request\{|\b(?:started|finished) processing request\b")
 # uvicorn pads the name of the level; its words about itself are few, all else behind this prefix is an access record
 # whose end was cut off.
@@ -654,10 +656,9 @@ def access_status(text):
     'HTTP/1.1" 500'
     """
     match = _STATUS.search(text)
-    if match:
-        return match.group("status")
-    match = _ACCESS_END.search(text)
-    return match.group(0) if match and match.group("status") else ""
+    if match is None and not is_access_head(text):
+        match = _PROXY_STATUS.search(text)
+    return match.group("status") if match else ""
 
 
 # -- events -----------------------------------------------------------------------------------------------------
@@ -738,7 +739,7 @@ def parse_segment(text, writer="app"):
     Never raises, whatever the text.
     """
     text = strip_ansi(text).strip()
-    if not text:
+    if not text or (writer in ("app", None) and is_access(text)):
         return []
     for code, pattern, source in LOSSES:
         if source is None or writer in (None, source):
@@ -763,8 +764,6 @@ def _fatal_data(fatal, match):
 
 
 def _parse_app(text):
-    if is_access(text):
-        return []
     events = []
     rest = skip_bars(text)
     after_bar = rest is not text and rest != text
