@@ -375,7 +375,7 @@ def test_a_tolerance_beyond_the_size_proves_nothing(tolerance, gb, verdict):
     assert result["verdict"] == verdict, result["reasons"]
 
 
-# -- numbers ---------------------------------------------------------------------------------------------------------------------
+# -- numbers ----------------------------------------
 
 
 INF, NAN = float("inf"), float("nan")
