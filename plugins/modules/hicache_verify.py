@@ -228,8 +228,8 @@ reasons:
         - "What the server said before it died: C(host_memory_refused), C(host_pool_too_small), C(pool_not_supported),
           C(pin_failed), C(host_out_of_memory), C(gpu_out_of_memory), C(cuda_graph_failed), C(cuda_error),
           C(nccl_error), C(scheduler_exception), C(scheduler_died), C(subprocess_died), C(exit_code),
-          C(initialization_failed), C(watchdog_timeout), C(crash), C(port_in_use), C(bad_arguments), C(last_error).
-          What the unit's own helper said: C(start_timed_out), C(leftovers)."
+          C(initialization_failed), C(watchdog_timeout), C(crash), C(port_in_use), C(bad_arguments), C(launch_failed),
+          C(last_error). What the unit's own helper said: C(start_timed_out), C(leftovers)."
         - "What systemd, the kernel and containers said: C(killed_by_oom), C(killed_by_oomd), C(main_process_exited),
           C(unit_failed), C(unit_inactive), C(unit_not_found), C(unit_stopped), C(start_timed_out),
           C(restart_scheduled), C(restarted), C(restarts), C(container_exited)."
