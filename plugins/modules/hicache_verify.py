@@ -284,8 +284,7 @@ reasons:
           C(pin_failed), C(host_out_of_memory), C(gpu_out_of_memory), C(cuda_graph_failed), C(cuda_error),
           C(nccl_error), C(scheduler_exception), C(scheduler_died), C(subprocess_died), C(exit_code),
           C(initialization_failed), C(watchdog_timeout), C(crash), C(port_in_use), C(bad_arguments), C(launch_failed),
-          C(last_error).
-          What the unit's own helper said: C(start_timed_out), C(leftovers)."
+          C(last_error). What the unit's own helper said: C(start_timed_out), C(leftovers)."
         - "What systemd, the kernel and containers said: C(killed_by_oom), C(killed_by_oomd), C(main_process_exited),
           C(unit_failed), C(unit_inactive), C(unit_not_found), C(unit_stopped), C(start_timed_out),
           C(restart_scheduled), C(restarted), C(restarts), C(container_exited)."
