@@ -16,7 +16,6 @@ Standard library only, Python 3.9 and newer, no Ansible.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import namedtuple
 
@@ -117,7 +116,8 @@ def check_figure(name, value, least, most, unit):
     if value is None:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or (isinstance(value, float) and not math.isfinite(value)) or not least <= value <= most:
+    # No comparison holds for not-a-number, and infinity is beyond every range.
+    if not number or not least <= value <= most:
         raise PlanError(f"{name} is {shown(value)}: that is no such amount; give {least} to {most:,} {unit}")
 
 
