@@ -85,7 +85,7 @@ def test_the_starts_are_what_they_are_called():
     }
     assert found["healthy"]["gb"] == [44.77]
     assert found["rank missing"]["missing"] == ["TP1"]
-    assert "hicache_off" in found["no pools"]["codes"]
+    assert "rank_missing" in found["no pools"]["codes"]
 
 
 # -- requests -----------------------------------------------------------------------------------------------------
