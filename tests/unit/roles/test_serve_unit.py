@@ -34,7 +34,7 @@ def units(tmp_path_factory):
     template = str(ROOT / "roles" / "serve" / "templates" / "sglang.service.j2")
     render = {
         "ansible.builtin.copy": {
-            "content": "{{ lookup('ansible.builtin.template', '" + str(template) + "') }}",
+            "content": f"{{{{ lookup('ansible.builtin.template', '{template}') }}}}",
             "dest": f"{stage.folder}/{{{{ inventory_hostname }}}}.service",
         },
         "vars": {"__serve_one": "{{ __serve_settings }}"},
