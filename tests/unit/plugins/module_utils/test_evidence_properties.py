@@ -187,6 +187,11 @@ def test_a_request_is_no_event(access):
         assert hicache_log.parse_segment(access, writer) == []
 
 
+def test_a_request_behind_a_bar_that_lacks_its_end_is_no_event():
+    line = f" 33%|###| 1/3 [00:00<00:00, 9.96it/s][{T}] INFO:     Rank 0 scheduler died"
+    assert hicache_log.parse_segment(line) == []
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(WORDS), st.integers(0, 60))
 def test_a_request_that_journald_split_is_no_event(words, pad):
