@@ -407,9 +407,8 @@ class Verifier:
             return around
         found = {"ours": None, "pid": None, "comm": None, "unit": None}
         if place:
-            host, port = place
             group = (around.unit or {}).get("ControlGroup")
-            looks = [socket_owner(port, address, group) for address in addresses(host)]
+            looks = [socket_owner(place[1], address, group) for address in addresses(place[0])]
             # One foreign listener that could answer is enough.
             found = next(
                 (look for ours in (False, None, True) for look in looks if look["ours"] is ours),
