@@ -181,7 +181,9 @@ def _decode_one(value):
     """Text of one value of a field: a string, or a list of bytes (not UTF-8, or control characters); else None."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and all(isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= 255 for item in value):
+    if isinstance(value, list) and all(
+        isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= 255 for item in value
+    ):
         return bytes(value).decode("utf-8", "replace")
     return None
 
