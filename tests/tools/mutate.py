@@ -15,8 +15,8 @@ WAIT     seconds after which the rest is left out (default: no end)
 A change is "killed" where the tests of its file fail or do not end with it, and "survived" where they pass. A survivor
 stands in tests/mutation/survivors.yml with one line: ``equivalent`` tells why no test can see it, ``untested`` why none
 ought to. Equivalent ones do not count; the others count as survived. The exit status is 1 where less than 90 % of the
-changes of a file are killed, or a survivor has no line. The changes are made by the operators of Cosmic Ray, and by three
-more: one leaves out a statement, one returns None, one catches another exception.
+changes of a file are killed, or a survivor has no line. The changes are made by the operators of Cosmic Ray, and by
+three more: one leaves out a statement, one returns None, one catches another exception.
 """
 
 from __future__ import annotations
