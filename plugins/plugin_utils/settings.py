@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from ..module_utils._model import parallel_layout
 from .engine_arguments import UnknownRelease, arguments, option_words, release_key
 
 Setting = namedtuple("Setting", "name kind option group")
@@ -215,29 +216,11 @@ def engine_environment(settings, release):
 def node_ranks(settings):
     """Return which ranks a node runs, a dict of ranks (their number), rank_set (their names) and stages (of all nodes).
 
-    rank_set is empty on a single node, where the number tells everything. SGLang spreads pipeline stages over nodes
-    first and tensor ranks over what is left (C(sglang/srt/entrypoints/engine.py)).
+    rank_set is empty on a single node, where the number tells everything. Where ranks come from, and what is refused
+    with a ValueError, tells C(module_utils/_model/parallel_layout.py).
     """
-    values = normalised(settings)
-    options = values["engine_options"]
-    stages = next((options[name] for name in ("pp-size", "pipeline-parallel-size") if name in options), 1)
-    stages = stages if isinstance(stages, int) and stages > 0 else 1
-    size, nodes, node = values["tensor_parallel_size"] or 1, values["nodes"] or 1, values["node_rank"] or 0
-    if nodes < 2:
-        return {"ranks": size * stages, "rank_set": [], "stages": stages}
-    nodes_of_stage = max(nodes // stages, 1)
-    stages_here = max(stages // nodes, 1)
-    size_here = max(size // nodes_of_stage, 1)
-    first_stage, first_rank = stages_here * (node // nodes_of_stage), size_here * (node % nodes_of_stage)
-    if stages == 1:
-        names = [f"{first_rank}-{first_rank + size_here - 1}" if size_here > 1 else str(first_rank)]
-    else:
-        names = [
-            f"PP{stage} TP{rank}"
-            for stage in range(first_stage, first_stage + stages_here)
-            for rank in range(first_rank, first_rank + size_here)
-        ]
-    return {"ranks": stages_here * size_here, "rank_set": names, "stages": stages}
+    found = parallel_layout.layout(parallel_layout.from_service(plain(settings)))
+    return {"ranks": found.ranks, "rank_set": found.rank_set, "stages": found.stages}
 
 
 def service_url(host, port):

@@ -15,6 +15,7 @@ import posixpath
 import re
 
 from ..module_utils import argument_check
+from ..module_utils._model import parallel_layout
 from . import engine_arguments as table
 from .engine_arguments import UnknownRelease
 from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised
@@ -229,8 +230,28 @@ def _numbers(values, release, known, problems):
         )
 
 
+def _ranks(values):
+    """Ranks of a service on its host; 0 where its layout cannot be, which :func:`_nodes` names."""
+    try:
+        return node_ranks(values)["ranks"]
+    except parallel_layout.LayoutError:
+        return 0
+
+
+def _layout(values, problems):
+    """Name what the engine's options say of the parallel layout and cannot be."""
+    try:
+        parallel_layout.layout(parallel_layout.from_service(values))
+    except parallel_layout.LayoutError as error:
+        options = {str(name).lstrip("-").replace("_", "-"): name for name in values["engine_options"]}
+        keys = [options[spelling] for spelling in parallel_layout.spellings(error.name) if spelling in options]
+        if keys:
+            problems.add("engine_options", error.value, error.problem, error.fix, key=keys[-1])
+
+
 def _nodes(values, release, known, problems):
     """One model on several hosts, of which each knows how many there are, which it is, and where they meet."""
+    _layout(values, problems)
     nodes, rank, address = values["nodes"], values["node_rank"], values["dist_init_address"]
     if nodes < 1:
         problems.add("nodes", nodes, "it counts the hosts that share the model", "set 1 for a model on one host")
@@ -244,7 +265,7 @@ def _nodes(values, release, known, problems):
         )
     if nodes == 1:
         return
-    ranks = node_ranks({**values, "nodes": 1})["ranks"]
+    ranks = _ranks({**values, "nodes": 1, "node_rank": 0})
     if ranks % nodes:
         problems.add(
             "nodes",
@@ -268,7 +289,7 @@ _NUMBERS = re.compile(r"[0-9]+(-[0-9]+)?([ ,]+[0-9]+(-[0-9]+)?)*\Z")
 def _placement(values, release, known, problems):
     """Where on the host the service runs: GPUs, CPUs, memory."""
     gpus = values["gpus"]
-    ranks = node_ranks(values)["ranks"]
+    ranks = _ranks(values)
     if gpus and len(set(map(str, gpus))) != len(gpus):
         problems.add("gpus", gpus, "a GPU is named twice", "name each once")
     elif gpus and len(gpus) < ranks:

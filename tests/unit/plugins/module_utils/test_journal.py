@@ -28,7 +28,7 @@ def line(**fields):
 
 def test_the_command_lines_are_exact():
     fields = (
-        "MESSAGE,MESSAGE_ID,N_DROPPED,_PID,_COMM,_TRANSPORT,_LINE_BREAK,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,UNIT,"
+        "MESSAGE,MESSAGE_ID,N_DROPPED,_PID,_UID,_TRANSPORT,_LINE_BREAK,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,UNIT,"
         "INVOCATION_ID,OBJECT_SYSTEMD_UNIT,OBJECT_SYSTEMD_INVOCATION_ID"
     )
     assert journal.journal_argv(A, "/bin/journalctl", ["/x.journal"], "s=1;i=2") == [
@@ -41,8 +41,10 @@ def test_the_command_lines_are_exact():
         "--after-cursor=s=1;i=2",
         f"_SYSTEMD_INVOCATION_ID={A}",
         "+",
+        "_PID=1",
         f"INVOCATION_ID={A}",
         "+",
+        "_UID=0",
         f"OBJECT_SYSTEMD_INVOCATION_ID={A}",
     ]
     assert journal.newest_invocation_argv("x.service")[-4:] == [
@@ -108,7 +110,7 @@ def test_fields_of_systemd_and_journald_are_believed_from_them_alone():
     notice = journal.parse_json_line(
         line(
             MESSAGE="x",
-            _COMM="systemd-journal",
+            _SYSTEMD_UNIT="systemd-journald.service",
             OBJECT_SYSTEMD_INVOCATION_ID=A,
             OBJECT_SYSTEMD_UNIT="x.service",
             N_DROPPED="20",
