@@ -365,7 +365,12 @@ class Evidence:
         if record is None or record.writer != "app" or not record.text or not self._belongs(record):
             return
         pieces = [piece.strip() for piece in re.split(r"[\r\n]", strip_ansi(record.text[-4000:])) if piece.strip()]
-        if pieces and not is_dump(record.text) and (is_bar(pieces[-1]) or APP_PREFIX.match(pieces[-1])):
+        if (
+            pieces
+            and not is_dump(record.text)
+            and not is_access(pieces[-1])
+            and (is_bar(pieces[-1]) or APP_PREFIX.match(pieces[-1]))
+        ):
             self.start.progress = (pieces[-1] if is_bar(pieces[-1]) else split_prefix(pieces[-1]).rest)[:200]
 
     def feed_all(self, records):
@@ -618,6 +623,8 @@ class Evidence:
         known = self._open.get(record.pid)
         if known is None or known[0] == "other":
             return False
+        if is_access_head(strip_ansi(known[1]).strip()):
+            return True
         # A process that was cut between two writes begins a new message with its own prefix.
         return known[0] == "bar" or not APP_PREFIX.match(strip_ansi(text).lstrip())
 

@@ -614,7 +614,7 @@ def is_bar(text):
 
 # What the client sent stands in an access record as it came: its address may be a made X-Forwarded-For, its path and
 # agent hold what it likes. How the record ends is the web server's own: uvicorn, granian, aiohttp, nginx, the router.
-_ACCESS_END = re.compile(r"HTTP/\d(?:\.\d)?\\*\" \d{3}\b|\"WebSocket [^\r\n]*\" (?:\[accepted\]|\d{3}\b)")
+_ACCESS_END = re.compile(r"HTTP/\d(?:\.\d)?\\*\" \d{3}\b|\"WebSocket [^\"\r\n]{0,4000}\" (?:\[accepted\]|\d{3}\b)")
 _STATUS = re.compile(r"(?P<status>HTTP/\d(?:\.\d)?\\*\" \d{3})(?: [A-Za-z][A-Za-z' -]{0,60}| -)?\s*$")
 # nginx and others go on with what they sent; a quotation mark of the client they escape.
 _PROXY_STATUS = re.compile(r"(?P<status>HTTP/\d(?:\.\d)?\" \d{3}) (?:\d+|-)(?:\s|$)")

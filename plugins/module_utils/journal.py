@@ -664,7 +664,7 @@ class TextReader:
         if isinstance(data.get("log"), str) and ("stream" in data or "time" in data):
             self.forms.add("docker-json")
             log = data["log"]
-            key = ("docker", str(data.get("stream")))
+            key = ("docker", data["stream"] if isinstance(data.get("stream"), str) else None)
             parts = self._pieces(key, log.rstrip("\n"))
             if not log.endswith("\n") and self._keep(key, _EMPTY._replace(form="docker-json"), parts):
                 return _EMPTY._replace(text="", writer="other", form="docker-json")

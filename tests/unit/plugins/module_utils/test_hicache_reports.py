@@ -375,7 +375,7 @@ def test_a_tolerance_beyond_the_size_proves_nothing(tolerance, gb, verdict):
     assert result["verdict"] == verdict, result["reasons"]
 
 
-# -- numbers ---------------------------------------------------------------------------------------------------------------------
+# -- numbers ----------------------------------------
 
 
 INF, NAN = float("inf"), float("nan")
@@ -428,3 +428,20 @@ def test_an_answer_of_an_unknown_process_proves_no_readiness(readiness, line, ve
     assert result["verdict"] == verdict, result["reasons"]
     if not line and readiness == "health":
         assert "port_owner_unknown" in codes(result)
+
+
+def test_words_inside_of_brackets_are_no_argument():
+    arguments = "overrides={'a': 1, 'hicache_ratio': 4.0}, names=['x', 'y'], " + GOOD.replace("4.0", "2.0")
+    assert "hicache_ratio is 2" in message(judged(start(arguments), KIMI), "settings_differ")
+
+
+@pytest.mark.parametrize(("first", "verdict"), [("9.68", "pass"), ("10.00", "fail")])
+def test_stages_agree_on_the_tokens_that_a_size_makes(first, verdict):
+    arguments = GOOD.replace("tp_size=8", "tp_size=1, pp_size=2").replace("_size=0", "_size=10")
+    lines = [f"[2026-10-05 09:00:00] server_args=ServerArgs({arguments})"]
+    for stage, gb in enumerate((first, "10.00")):
+        lines.append(f"[2026-10-05 09:02:00 PP{stage}] Allocating {gb} GB host memory for hierarchical KV cache.")
+    content = "\n".join([*lines, "[2026-10-05 09:03:00] The server is fired up and ready to roll!", ""]).encode()
+    ask = {"ranks": 2, "hicache_size": 10, "release": "0.5.16", "model_path": "models/kimi-nvfp4"}
+    result = judged(content, {**ask, "kv_cache_dtype": "bf16"})
+    assert result["verdict"] == verdict, result["reasons"]
