@@ -208,3 +208,11 @@ def test_a_report_with_routers():
 def test_a_host_that_no_router_names_is_not_known_to_be_served():
     found = reported(asked=[{"item": "r1", "workers": [worker("a")]}])
     assert [line.split()[-1] for line in found["lines"][1:]] == ["serving", "unknown"]
+
+
+def test_the_reason_of_the_first_router_is_told():
+    asked = [
+        {"item": name, "workers": [{**worker("b", "drained", "jo"), "reason": reason}]}
+        for name, reason in (("r1", "fan"), ("r2", "memory"))
+    ]
+    assert reported(asked=asked)["lines"][-1] == "b is out of the routers: fan"
