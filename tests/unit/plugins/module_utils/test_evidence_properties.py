@@ -85,7 +85,7 @@ def test_the_starts_are_what_they_are_called():
     }
     assert found["healthy"]["gb"] == [44.77]
     assert found["rank missing"]["missing"] == ["TP1"]
-    assert "hicache_off" in found["no pools"]["codes"]
+    assert "rank_missing" in found["no pools"]["codes"]
 
 
 # -- requests -----------------------------------------------------------------------------------------------------
@@ -344,7 +344,9 @@ def test_a_healthy_log_that_was_wrapped_does_not_fail(width, indent):
     found = judged(plain(wrapped), ask={**ASK, "release": "0.5.23"})
     assert found["verdict"] != "fail"
     if not indent:
-        assert (found["verdict"], found["gb"]) == ("pass", [44.77])
+        assert found["gb"] == [44.77]
+        # A line whose very name was wrapped names no tokens, and then no size is proved.
+        assert found["verdict"] == "pass" or (width < 54 and "size_not_compared" in found["codes"])
 
 
 @settings(max_examples=60, deadline=None)
