@@ -21,9 +21,11 @@ help: ## Show what can be made
 setup: .venv/.ready ## Make the locked Python environment in .venv
 
 .PHONY: lock
-lock: setup ## Pin requirements/dev.in anew, with hashes
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		requirements/dev.in --output-file requirements/dev.txt
+lock: setup ## Pin the lists in requirements anew, with hashes
+	for list in dev mutation; do \
+		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+			requirements/$$list.in --output-file requirements/$$list.txt || exit 1; \
+	done
 
 .PHONY: demo
 demo: setup ## Deploy the real SGLang on a lab host, prove its start, leave it running

@@ -32,9 +32,9 @@ def molecule(scenario):
 
 # What all stages with lab hosts share, made once before them.
 OFFER = ["ansible-playbook", "-i", "inventories/lab", "molecule/shared/create.yml", "--skip-tags", "hosts"]
-WITHOUT_LAB = {"lint", "unit", "parsers", "sanity"}
+WITHOUT_LAB = {"lint", "unit", "parsers", "sanity", "mutation"}
 # Stages that run when they are named: together they take more than an hour.
-ON_REQUEST = {"fleet-more", "fleet-real", "scale"}
+ON_REQUEST = {"fleet-more", "fleet-real", "scale", "mutation"}
 # Seconds after which a stage is taken for stuck, and ended.
 STAGE_LIMIT = 2400
 # Programs of the stages that are under way.
@@ -52,6 +52,20 @@ STAGES = {
     ],
     "parsers": [["pytest", "-q", "tests/parsers"]],
     "unit": [["pytest", "-q", "tests/unit"]],
+    "mutation": [
+        ["uv", "venv", "--quiet", "--clear", "--python", ".venv/bin/python", ".cache/mutation"],
+        [
+            "uv",
+            "pip",
+            "sync",
+            "--quiet",
+            "--require-hashes",
+            "--python",
+            ".cache/mutation",
+            "requirements/mutation.txt",
+        ],
+        [".cache/mutation/bin/python", "tests/tools/mutate.py"],
+    ],
     "real": molecule("real"),
     "cuda": [[*QUIET, "tests/cuda"]],
     "install": [[*QUIET, "tests/install"]],

@@ -23,6 +23,8 @@ import urllib.parse
 # Running and waiting requests of an engine, in /metrics.
 GAUGES = ("sglang:num_running_reqs", "sglang:num_queue_reqs")
 SAMPLE = re.compile(r"^(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^}]*\})?\s+(?P<value>\S+)")
+# What else reading a figure raises where there is none: null, a list, 1e999, lists within lists without end.
+_NO_FIGURE = (TypeError, OverflowError, RecursionError)
 # States of a line of /proc/net/tcp in which a request may be under way: established, and just being opened.
 TCP_OPEN = {"01", "02"}
 
@@ -168,7 +170,7 @@ def engine_requests(url, timeout=5.0):
         try:
             status, text = ask(url, path, timeout=timeout)
             found = figures(text) if status == 200 else None
-        except (OSError, http.client.HTTPException, ValueError, AttributeError):
+        except (OSError, http.client.HTTPException, ValueError, AttributeError, *_NO_FIGURE):
             continue
         if found is not None:
             return found
@@ -213,9 +215,12 @@ class Router:
         if status not in expected:
             raise Unexpected(f"{method} {self.url}{path} answered {status}: {text.strip()[:300]}")
         try:
-            return json.loads(text)
-        except ValueError as error:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise Unexpected(f"{method} {self.url}{path} answered no JSON: {text.strip()[:300]}") from error
+        if not isinstance(content, dict):
+            raise Unexpected(f"{method} {self.url}{path} answered no JSON object: {text.strip()[:300]}")
+        return content
 
     def workers(self):
         """Its workers, {normal url: [record, ...]}."""
