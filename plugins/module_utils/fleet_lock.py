@@ -82,7 +82,7 @@ class Lock:
                 content = json.load(stream)
         except FileNotFoundError:
             return None
-        except (ValueError, UnicodeDecodeError):
+        except (ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 

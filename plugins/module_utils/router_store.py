@@ -30,7 +30,7 @@ def parse(text, path="workers.json"):
     """Workers of the file's text, {url: entry}."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unreadable(f"{path} is no JSON ({error})") from error
     workers = content.get("workers") if isinstance(content, dict) else None
     if not isinstance(workers, dict):

@@ -75,7 +75,7 @@ def parse_header(text):
     """
     try:
         header = json.loads(text.decode("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FormatError("its header is not JSON") from None
     if not isinstance(header, dict):
         raise FormatError("its header is not a JSON object")
@@ -275,7 +275,7 @@ def _read_json(path):
     with open(path, "rb") as stream:
         try:
             content = json.loads(stream.read().decode("utf-8"))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise FormatError("it is not JSON") from None
     if not isinstance(content, dict):
         raise FormatError("it is not a JSON object")

@@ -180,7 +180,7 @@ class Store:
             return empty_state()
         try:
             return read_state(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreError(
                 f"{self.state_file} cannot be read: {error}. Move it away; the next deployment writes it anew."
             ) from error
@@ -210,7 +210,7 @@ class Store:
         text = read(self.path(one, "record.json")) if self.has(one) else None
         try:
             return json.loads(text) if text else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StoreError(
                 f"{self.path(one, 'record.json')} cannot be read: {error}. Remove that folder, and deploy again."
             ) from error

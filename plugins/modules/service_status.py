@@ -176,7 +176,7 @@ def kept_of(params, name, invocation):
         with open(path, encoding="utf-8") as stream:
             fact = json.load(stream)
         return service_look.kept_verdict(fact, os.stat(path).st_mtime, invocation, time.time())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -223,7 +223,7 @@ class Verification:
         """The full verdict that is kept on this very start and configuration, or None."""
         try:
             fact = json.loads(service_store.read(self.fact_path) or "null")
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(fact, dict) or not invocation or fact.get("invocation_id") != invocation:
             return None

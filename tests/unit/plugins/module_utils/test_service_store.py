@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pytest
 from ansible_collections.llmfleet.sglang.plugins.module_utils import service_store
 
 
@@ -27,3 +28,13 @@ def test_of_too_many_configurations_the_oldest_is_forgotten():
     ids = "ABCDEFGHIJKLMNOPQRSTUVW"
     assert after(ids) == list(ids[-20:])
     assert after(ids + "W") == [*ids[-19:], "W"]
+
+
+@pytest.mark.parametrize("name", ["state.json", "configs/0.5.23-ab-1f2e3d4c/record.json"])
+def test_a_file_of_lists_without_end_is_refused_by_its_name(tmp_path, name):
+    store = service_store.Store(str(tmp_path), "kimi")
+    path = tmp_path / "kimi" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("[" * 200_000)
+    with pytest.raises(service_store.StoreError, match=path.name):
+        store.state() if name == "state.json" else store.record("0.5.23-ab-1f2e3d4c")
