@@ -40,7 +40,7 @@ def run(tree, kimi, tmp_path):
 
 def ranks(server):
     """Ranks with a complete allocation line, in the order of the lines."""
-    return [int(rank) for rank in re.findall(r" TP(\d+)\] Allocating [^\r\n]* GB host memory[^\r\n]*\.", server.log)]
+    return [int(rank) for rank in re.findall(r" TP(\d+)\] Allocating [^\r\n[]* GB host memory[^\r\n]*\.", server.log)]
 
 
 def settle(server, seconds=0.6):
