@@ -77,7 +77,10 @@ class Start:
         self.unclear = []
         self.device = OrderedDict()
         self.pools = OrderedDict()
+        # (origin, tags): device lines in their order, and origin: server arguments
+        self.device_lines = OrderedDict()
         self.settings = {}
+        self.settings_by = OrderedDict()
         self.marks = set()
         self.begun = False
         self.invocation = None
@@ -496,12 +499,16 @@ class Evidence:
         if event.code == "server_args":
             if not start.settings:
                 start.settings = event.data
+            if not event.tags and len(start.settings_by) < 64:
+                start.settings_by[record.origin] = event.data
             start.begun = True
         elif event.code in ("device_tokens", "device_pool"):
             holder = start.device if event.code == "device_tokens" else start.pools
             key = (record.origin, event.tags)
             if len(holder) < 1024:
                 holder.setdefault(key, int(event.data["tokens"]))
+                if holder is start.pools and len(start.device_lines.setdefault(key, [])) < 8:
+                    start.device_lines[key].append(_device_line(event.data))
             start.begun = True
         elif event.code == "ready":
             if not start.ready:
@@ -568,6 +575,21 @@ def read_log(stream, unit=None, invocation=None):
             raw = stream.readline(LINE_LIMIT)
             whole = raw.endswith(b"\n") or len(raw) < LINE_LIMIT
     return evidence.feed_all(reader.close())
+
+
+def _device_line(data):
+    """One line about a pool on the device: ``{"kind", "dtype", "tokens", "gib", "parts"}``.
+
+    ``gib`` is in GiB as printed (the sum of K and V, of which ``parts`` counts the rounded figures), None if not known.
+    """
+    sizes = [float(data[name]) for name in ("kv_gib", "k_gib", "v_gib") if name in data]
+    return {
+        "kind": data.get("kind"),
+        "dtype": data.get("dtype"),
+        "tokens": int(data["tokens"]),
+        "gib": sum(sizes) if sizes else None,
+        "parts": len(sizes),
+    }
 
 
 def _allocation(event, record, number):

@@ -15,6 +15,7 @@ import re
 from collections import Counter, OrderedDict, namedtuple
 
 from . import hicache_size
+from ._hicache import started, token_bytes
 from .hicache_log import RANK_WORDS, quiet_level, rank_name, redact
 from .journal import iso_utc
 
@@ -22,21 +23,57 @@ PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
 
 #: What the caller expects. ``ranks``: number of ranks on this host (0: HiCache is off and no pool is expected), or
 #: None when ``rank_set`` names them; sizes in
-#: GB (10**9 bytes) per rank; ``readiness``: auto, line, health or none.
+#: GB (10**9 bytes) per rank; ``readiness``: auto, line, health or none. ``settings``: server arguments by name, with
+#: the values that the start has to show; ``layout``: the parallel layout by the names of ``parallel_layout.layout``;
+#: ``kv_cache_dtype``, ``draft_dtype``: types of the caches; ``model``, ``draft_model``: parsed ``config.json`` of each,
+#: for bytes per token that are not given; ``stage_bytes``: bytes per token of each pipeline stage where they differ.
 Ask = namedtuple(
     "Ask",
     "ranks rank_set expected_gb ratio hicache_size bytes_per_token draft_bytes_per_token page_size release"
-    " tolerance_gb readiness",
+    " tolerance_gb readiness settings layout kv_cache_dtype draft_dtype model draft_model stage_bytes",
 )
-Ask.__new__.__defaults__ = (None, None, None, None, None, None, None, None, None, 0.01, "auto")
+Ask.__new__.__defaults__ = (*(None,) * 9, 0.01, "auto", *(None,) * 6, ())
 
 #: What is known beside the log. ``unit``: properties of ``systemctl show`` or None for a saved log; ``invocation``:
 #: the start that was asked for; ``health``: None (not asked), or {"ok": bool or None, "message": str}; ``metrics``:
 #: None or list of {"labels": dict, "tokens": int}; ``server_info``: None or dict; ``deadline``: seconds waited in
 #: vain, or None; ``oom_kills``: processes of the unit's cgroup that were killed for memory; ``bound``: the log is a
-#: journal that was read by invocation, so that the beginning of the start has to be in it.
-Around = namedtuple("Around", "unit invocation health metrics server_info deadline oom_kills bound")
-Around.__new__.__defaults__ = (None, None, None, None, None, None, None, False)
+#: journal that was read by invocation, so that the beginning of the start has to be in it; ``owner``: None (not looked
+#: at), or who listens at the address that is asked: {"ours": bool or None, "port", "pid", "comm", "unit"}.
+Around = namedtuple("Around", "unit invocation health metrics server_info deadline oom_kills bound owner")
+Around.__new__.__defaults__ = (None, None, None, None, None, None, None, False, None)
+
+#: Numbers of an ask: the least and the most that a server can have. What lies outside is a slip or an attack.
+LIMITS = {
+    "ranks": (0, 4096),
+    "expected_gb": (0, 10**6),
+    "ratio": (0, 10**4),
+    "hicache_size": (0, 10**6),
+    "bytes_per_token": (0, 10**9),
+    "draft_bytes_per_token": (0, 10**9),
+    "page_size": (0, 10**6),
+    "tolerance_gb": (0, 10**3),
+}
+MAX_RANKS = 4096
+
+
+def check_number(name, value, least, most):
+    """A sentence about a number that is not finite or out of its limits, or None."""
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most):
+        return None
+    shown = str(value) if isinstance(value, float) or abs(value or 0) < 10**20 else "a number of more than 20 digits"
+    return f"{name} is {shown}: it has to be a number from {least:g} to {most:g}; give the value of the server."
+
+
+def check_ask(ask):
+    """Refuse numbers that no server has.
+
+    :raises ValueError: when a number of the ask is not finite, negative or beyond :data:`LIMITS`.
+    """
+    for name, (least, most) in LIMITS.items():
+        problem = check_number(name, getattr(ask, name), least, most)
+        if problem:
+            raise ValueError(problem)
 
 _CAP = 20
 _ROUNDING = 0.005
@@ -216,6 +253,8 @@ def parse_rank_set(values):
         span = re.fullmatch(r"(\d{1,6})\s*-\s*(\d{1,6})", text)
         if span and int(span.group(1)) <= int(span.group(2)) < int(span.group(1)) + 4096:
             wanted += [(("TP", number),) for number in range(int(span.group(1)), int(span.group(2)) + 1)]
+            if len(wanted) > MAX_RANKS:
+                raise ValueError(f"the list of ranks names more than {MAX_RANKS} ranks: name those of this host")
             continue
         if re.fullmatch(r"\d{1,6}", text):
             wanted.append((("TP", int(text)),))
@@ -322,12 +361,12 @@ def release_of(start, ask):
 
 
 def _page_size(start, ask):
-    if ask.page_size:
-        return ask.page_size, True
-    logged = start.settings.get("page_size")
-    if isinstance(logged, int) and not isinstance(logged, bool) and logged > 0:
-        return logged, True
-    return 1, False
+    """Tokens of a page and whether they are known: what the start says of itself comes first."""
+    for settings in started.settings_of(start):
+        logged = settings.get("page_size")
+        if isinstance(logged, int) and not isinstance(logged, bool) and 0 < logged <= LIMITS["page_size"][1]:
+            return logged, True
+    return (ask.page_size, True) if ask.page_size else (1, False)
 
 
 def device_tokens_of(start, tags=None, origin=None):
@@ -348,30 +387,42 @@ def device_tokens_of(start, tags=None, origin=None):
     return None
 
 
+def _bytes(ask, rank):
+    """Bytes of a token in the main pool of one rank, or None."""
+    return token_bytes.of_rank(ask.stage_bytes, rank.tags, ask.bytes_per_token)
+
+
 def _prediction(start, ask, rank):
     """Predicted pool of one rank: {"gb", "tokens", "rule", "source", "slack"}; gb or tokens may be None."""
     page, page_known = _page_size(start, ask)
     release = release_of(start, ask)
     ratio, size, source = ask.ratio, ask.hicache_size, "option"
-    if not ratio and not size and (ask.bytes_per_token or ask.expected_gb is None):
-        logged_size, logged_ratio = start.settings.get("hicache_size"), start.settings.get("hicache_ratio")
+    each = _bytes(ask, rank)
+    if not ratio and not size and (each or ask.expected_gb is None):
+        settings = (started.settings_of(start) or [{}])[0]
+        logged_size, logged_ratio = settings.get("hicache_size"), settings.get("hicache_ratio")
         if logged_size:
             size, source = logged_size, "server arguments"
-        elif logged_ratio and ask.bytes_per_token:
+        elif logged_ratio and each:
             ratio, source = logged_ratio, "server arguments"
+    # Stages that agree on their tokens have those of the stage whose tokens are the largest.
+    synced = size and ask.stage_bytes and (release is None or release >= hicache_size.FIRST_SYNCED_SIZE)
     found = hicache_size.predict(
         device_tokens_of(start, rank.tags, rank.main.origin if rank.main else None),
         ratio,
         size,
-        ask.bytes_per_token,
+        max(ask.stage_bytes) if synced else each,
         page,
         release,
     )
+    if synced and each:
+        found["gb"] = hicache_size.tokens_to_gb(found["tokens"], each)
     found["source"] = source
+    found["size"] = size
     # Where the page size is not known, backends choose up to 128 tokens: that much may be missing or too much.
     found["token_slack"] = page if page_known else 256
     if ask.expected_gb is not None:
-        found.update(gb=float(ask.expected_gb), rule=f"expected_gb {ask.expected_gb:g}", source="option")
+        found.update(gb=float(ask.expected_gb), rule=f"expected_gb {ask.expected_gb:g}", source="option", size=None)
     return found
 
 
@@ -383,8 +434,12 @@ def _packed(item, bytes_per_token):
     return values
 
 
-def check_sizes(start, ranks, ask, reasons):
-    """Compare every reported pool with what it should be. Adds reasons; returns True when nothing is wrong."""
+def check_sizes(start, ranks, ask, reasons, metrics=None):
+    """Compare every reported pool with what it should be. Adds reasons.
+
+    Returns True where nothing is wrong, False where something is, and None where a size that was asked for could not
+    be compared.
+    """
     seen = [rank for rank in ranks if rank.main]
     own = [rank for rank in seen if rank.main.role != "shared"]
     right = True
@@ -396,19 +451,13 @@ def check_sizes(start, ranks, ask, reasons):
                 f"{rank.name} reported a host pool of {rank.main.gb:.2f} GB. A pool without memory caches nothing: "
                 "raise the ratio or the size.",
             )
-    tolerance = ask.tolerance_gb + 1e-6
-    wrong, compared = [], False
+    wrong, open_ranks = [], []
     for rank in own:
-        predicted = _prediction(start, ask, rank)
-        options = _expected_sizes(predicted, rank.main, ask)
-        if options:
-            compared = True
-            if all(abs(rank.main.gb - hicache_size.printed_gb(gb)) > tolerance for gb in options):
-                wrong.append((rank, f"{rank.main.gb:.2f} GB", f"{options[0]:.2f} GB", predicted["rule"]))
-        elif predicted["tokens"] and rank.main.tokens:
-            compared = True
-            if abs(predicted["tokens"] - rank.main.tokens) > predicted["token_slack"]:
-                wrong.append((rank, f"{rank.main.tokens} tokens", f"{predicted['tokens']} tokens", predicted["rule"]))
+        compared, fault = _compare_size(start, rank, ask, reasons)
+        if fault:
+            wrong.append((rank, *fault))
+        elif not compared:
+            open_ranks.append(rank)
     if wrong:
         right = False
         rank, got, expected, rule = wrong[0]
@@ -419,64 +468,118 @@ def check_sizes(start, ranks, ask, reasons):
             "really has, the KV cache dtype, and what changed the device pool.",
         )
     right = _check_tokens(own, ask, reasons) and right
-    if not compared:
-        if ask.ratio and own:
-            reasons.note(
-                "size_not_compared",
-                "The log names no device tokens, or bytes_per_token is missing, so that no size could be predicted: "
-                "the ranks were compared with each other only.",
-            )
-        right = _check_settings(start, ask, reasons) and right
+    if open_ranks:
         right = _check_equal(own, reasons) and right
-    return _check_draft(start, seen, ask, reasons) and right
+        if right and _size_asked(ask) and not (ask.ratio is ask.hicache_size is None and _measured(metrics, own, ask)):
+            right = None
+            reasons.unknown(
+                "size_not_compared",
+                f"The size of {_join([rank.name for rank in open_ranks])} could not be compared with what was asked "
+                f"for: {_what_lacks(start, ask)}. Ranks that agree with each other can all be wrong.",
+            )
+    draft = _check_draft(start, seen, ask, reasons)
+    return draft if draft is False or right is True else right
 
 
-def _expected_sizes(predicted, item, ask):
+def _size_asked(ask):
+    return bool(ask.ratio or ask.hicache_size or ask.bytes_per_token or ask.stage_bytes or ask.expected_gb is not None)
+
+
+def _measured(metrics, ranks, ask):
+    """Tell whether the tokens that the metrics show give every rank's size, where bytes per token alone were given."""
+    tokens = [one["tokens"] for one in metrics or [] if one["tokens"]]
+    if not tokens or not ask.bytes_per_token:
+        return False
+    sizes = [hicache_size.tokens_to_gb(one, ask.bytes_per_token) for one in tokens]
+    return all(any(abs(gb - rank.main.gb) <= 0.01 + _ROUNDING for gb in sizes) for rank in ranks)
+
+
+def _what_lacks(start, ask):
+    if ask.tolerance_gb > _TIGHT:
+        return f"tolerance_gb {ask.tolerance_gb:g} is too wide to tell sizes apart, give less"
+    if not start.device and not start.pools:
+        return "the start names no tokens of the device (max_total_num_tokens)"
+    if not (ask.bytes_per_token or ask.stage_bytes):
+        return "the bytes of a token are not known, give bytes_per_token or model_path"
+    return "neither a ratio nor a size is known, give the one that the server was started with"
+
+
+def _compare_size(start, rank, ask, reasons):
+    """Compare the main pool of one rank.
+
+    Returns ``(compared, fault)``: ``fault`` is None or ``(got, expected, rule)`` in words.
+    """
+    item = rank.main
+    predicted = _prediction(start, ask, rank)
+    tolerance = ask.tolerance_gb + 1e-6
+    shared = [one for one in rank.side if one.pool in ("swa", "mamba")]
+    release = release_of(start, ask)
+    if predicted["size"] and shared and release is not None and release >= hicache_size.FIRST_SHARED_BUDGET:
+        total = item.gb + sum(one.gb for one in shared)
+        # Each pool of the budget is rounded to pages or states of its own.
+        if abs(total - predicted["size"]) > tolerance + 0.005 * predicted["size"]:
+            pools = " + ".join(f"{one.gb:.2f}" for one in [item, *shared])
+            rule = "one budget over the full, SWA and Mamba pools"
+            return True, (f"{pools} = {total:.2f} GB", f"{predicted['size']:.2f} GB", rule)
+        return _tight(ask, predicted["size"]), None
+    by_tokens = predicted["tokens"] and item.tokens and ask.expected_gb is None and not predicted["size"]
+    tokens_wrong = by_tokens and abs(predicted["tokens"] - item.tokens) > predicted["token_slack"]
+    options = _expected_sizes(predicted, rank, ask)
+    if options:
+        if all(abs(item.gb - hicache_size.printed_gb(gb)) > tolerance for gb in options):
+            return True, (f"{item.gb:.2f} GB", f"{options[0]:.2f} GB", predicted["rule"])
+        if not tokens_wrong:
+            return bool(by_tokens) or _tight(ask, options[0]), None
+    if tokens_wrong:
+        return True, (f"{item.tokens} tokens", f"{predicted['tokens']} tokens", predicted["rule"])
+    if by_tokens:
+        return True, None
+    if item.tokens and _bytes(ask, rank) and not (ask.ratio or ask.hicache_size):
+        # No size was asked for, and the tokens and the GB of the line are held against each other.
+        return True, None
+    # Without bytes per token, those of the pool on the device confirm a size, although they are rounded.
+    span = token_bytes.measured(start) if predicted["tokens"] and not rank.side else None
+    if span:
+        low, high = (hicache_size.tokens_to_gb(predicted["tokens"], each) for each in span)
+        return low - _ROUNDING - 1e-6 <= item.gb <= high + _ROUNDING + 1e-6, None
+    return False, None
+
+
+#: A tolerance up to here tells sizes apart whatever they are; a wider one has to be small beside the size.
+_TIGHT = 0.05
+
+
+def _tight(ask, expected):
+    return ask.tolerance_gb <= max(_TIGHT, 0.1 * expected)
+
+
+def _expected_sizes(predicted, rank, ask):
+    each = _bytes(ask, rank)
     if predicted["gb"] is None:
         return []
-    if ask.expected_gb is not None or not ask.bytes_per_token:
+    if ask.expected_gb is not None or not each:
         return [predicted["gb"]]
-    values = _packed(item, ask.bytes_per_token)
-    return [predicted["gb"] * value / ask.bytes_per_token for value in values]
+    values = _packed(rank.main, each)
+    return [predicted["gb"] * value / each for value in values]
 
 
 def _check_tokens(ranks, ask, reasons):
-    """New wording prints tokens and GB: their quotient has to be the bytes per token that were given."""
-    if not ask.bytes_per_token:
-        return True
+    """New wording prints tokens and GB: their quotient has to be the bytes per token that are known."""
     for rank in ranks:
-        item = rank.main
-        if not item.tokens:
+        item, each = rank.main, _bytes(ask, rank)
+        if not each or not item.tokens:
             continue
-        products = [hicache_size.tokens_to_gb(item.tokens, value) for value in _packed(item, ask.bytes_per_token)]
-        if all(abs(item.gb - hicache_size.printed_gb(gb)) > ask.tolerance_gb + 1e-6 for gb in products):
+        products = [hicache_size.tokens_to_gb(item.tokens, value) for value in _packed(item, each)]
+        # A pool of a few GB is told apart by its own size, whatever tolerance was asked for.
+        slack = min(ask.tolerance_gb, max(0.01, 0.1 * products[0])) + 1e-6
+        if all(abs(item.gb - hicache_size.printed_gb(gb)) > slack for gb in products):
             reasons.fail(
                 "bytes_per_token_wrong",
                 f"{rank.name} reported {item.tokens} tokens in {item.gb:.2f} GB, that is "
-                f"{item.gb * hicache_size.GB / item.tokens:.0f} bytes per token and not {ask.bytes_per_token}. Check "
+                f"{item.gb * hicache_size.GB / item.tokens:.0f} bytes per token and not {each}. Check "
                 "the KV cache dtype and the number of layers.",
             )
             return False
-    return True
-
-
-def _check_settings(start, ask, reasons):
-    """Without a size to compare, the server's own arguments still show a ratio or size that nobody asked for."""
-    logged_size, logged_ratio = start.settings.get("hicache_size"), start.settings.get("hicache_ratio")
-    if ask.hicache_size and logged_size is not None and logged_size != ask.hicache_size:
-        reasons.fail(
-            "settings_differ",
-            f"The server was started with hicache_size {logged_size}, and {ask.hicache_size:g} was expected. "
-            "Render the unit again and restart it.",
-        )
-        return False
-    if ask.ratio and not logged_size and logged_ratio is not None and abs(logged_ratio - ask.ratio) > 1e-9:
-        reasons.fail(
-            "settings_differ",
-            f"The server was started with hicache_ratio {logged_ratio}, and {ask.ratio:g} was expected. Render the "
-            "unit again and restart it.",
-        )
-        return False
     return True
 
 
@@ -507,7 +610,7 @@ def _check_draft(start, ranks, ask, reasons):
     with_draft = [rank for rank in ranks if rank.draft]
     page, page_known = _page_size(start, ask)
     page = page if page_known else 256
-    right = True
+    right, open_ranks = True, []
     for rank in with_draft:
         if rank.main.role == "shared":
             continue
@@ -515,10 +618,12 @@ def _check_draft(start, ranks, ask, reasons):
         if not tokens:
             predicted = _prediction(start, ask, rank)
             tokens = predicted["tokens"]
-        if not tokens and ask.bytes_per_token:
-            tokens = int(rank.main.gb * hicache_size.GB / ask.bytes_per_token)
-            slack += _ROUNDING * ask.draft_bytes_per_token / ask.bytes_per_token
+        each = _bytes(ask, rank)
+        if not tokens and each:
+            tokens = int(rank.main.gb * hicache_size.GB / each)
+            slack += _ROUNDING * ask.draft_bytes_per_token / each
         if not tokens:
+            open_ranks.append(rank.name)
             continue
         slack += hicache_size.tokens_to_gb(page, ask.draft_bytes_per_token)
         expected = hicache_size.printed_gb(hicache_size.tokens_to_gb(tokens, ask.draft_bytes_per_token))
@@ -539,6 +644,13 @@ def _check_draft(start, ranks, ask, reasons):
             f"{_join(lacking)} reported no draft pool. SGLang 0.5.11 and newer give the draft model a host pool: check "
             "that speculation is on and that the draft model is of a supported kind.",
         )
+    if right and open_ranks:
+        reasons.unknown(
+            "draft_not_compared",
+            f"The draft pool of {_join(open_ranks)} could not be compared: neither the tokens of the main pool nor its "
+            "bytes per token are known. Give bytes_per_token or model_path.",
+        )
+        return None
     return right
 
 
@@ -590,19 +702,26 @@ def judge(start, ask, around=None, restarts=0):
     :raises ValueError: when the ask itself is wrong (an unreadable release or rank).
     """
     around = around or Around()
+    check_ask(ask)
     reasons = Reasons()
+    ask = _with_bytes(start, ask, reasons)
     ranks = group_ranks(start.allocations, ask)
     number, missing, odd = compare_ranks(ranks, ask)
+    retraction = number == 0 and bool(ranks) and _makes_retraction_pools(start, ask)
+    if retraction:
+        odd = []
     seen = [rank for rank in ranks if rank.main]
-    complete = not missing and len(seen) >= number
-    dead = _dead(start, around, reasons, complete)
-    sizes_right = check_sizes(start, ranks, ask, reasons) if seen else True
-    allocation = _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead)
+    dead = _dead(start, around, reasons, ask)
+    settings_right = started.check(start, ask, release_of(start, ask), reasons)
+    sizes_right = check_sizes(start, ranks, ask, reasons, around.metrics) if seen and number else True
+    if not settings_right:
+        sizes_right = False
+    allocation = _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead, retraction)
     ready = _readiness(start, ask, around, reasons, allocation, dead)
     witness = _witnesses(start, ask, around, ranks, number, reasons)
     if restarts:
         reasons.note("restarts", f"systemd has restarted the unit {restarts} times before this start was judged.")
-    if allocation == FAIL or dead:
+    if allocation == FAIL or dead or _port_taken(around, reasons):
         verdict = FAIL
     elif allocation == PASS and ready is True and witness:
         verdict = PASS
@@ -618,19 +737,63 @@ def judge(start, ask, around=None, restarts=0):
             f"The start was not complete after {around.deadline:g} s; last progress seen: {last}. Raise the timeout "
             "where the model loads for longer.",
         )
+    if verdict != PASS and start.last_error:
+        reasons.note("last_error", f"The last exception seen was: {redact(start.last_error)}")
     phase = _phase(start, verdict, allocation, dead, sizes_right, missing, odd)
     return _result(start, ask, around, ranks, verdict, allocation, reasons, ready, missing, number), phase
 
 
+def _with_bytes(start, ask, reasons):
+    """The ask with the bytes per token of this very start, as far as they are known."""
+    found = token_bytes.of_start(start, ask)
+    if found.problem:
+        reasons.note("geometry_unknown", f"The bytes of a token are not known: {found.problem}.")
+    return ask._replace(
+        bytes_per_token=found.main, draft_bytes_per_token=found.draft, stage_bytes=found.stages or ask.stage_bytes
+    )
+
+
+def _makes_retraction_pools(start, ask):
+    settings = started.settings_of(start)
+    release = release_of(start, ask)
+    return bool(settings) and all(started.makes_retraction_pool(one, release) for one in settings)
+
+
+def _port_taken(around, reasons):
+    """Add who else listens where this service is asked; returns True when somebody does."""
+    owner = around.owner
+    if not owner or owner["ours"] is not False:
+        return False
+    who = f"process {owner['pid']} ({owner['comm']}) of {owner['unit'] or 'no unit'}"
+    reasons.fail(
+        "port_taken",
+        f"Port {owner['port']} is held by {who}, and not by this service: what answers there proves nothing about it. "
+        "Stop that process or give one of them another port.",
+    )
+    return True
+
+
 def _phase(start, verdict, allocation, dead, sizes_right, missing, odd):
-    if verdict == PASS or dead or not sizes_right or odd:
+    if verdict == PASS or dead or sizes_right is False or odd:
         return "done"
     if allocation == FAIL and not missing:
         return "done"
     return "settle" if start.ready and allocation != PASS else "wait"
 
 
-def _dead(start, around, reasons, complete):
+def _memory_rule(start, ask):
+    """How SGLang decides that host memory does not suffice, for the release where it is known."""
+    release = release_of(start, ask)
+    known = release is not None and bool(ask.release)
+    divided = not known or release >= hicache_size.FIRST_DIVIDED
+    words = " SGLang leaves 10 GiB of the host's available memory alone"
+    if divided:
+        since = "" if known else "from 0.5.19 "
+        words += f", and {since}divides the rest by the ranks of the host"
+    return words + "; a rank that asks late sees less, because the ranks before it have taken theirs."
+
+
+def _dead(start, around, reasons, ask):
     """Add what says that the start is over; returns True when it is."""
     dead = False
     for death in start.deaths:
@@ -644,7 +807,8 @@ def _dead(start, around, reasons, complete):
         constraint = f" ({death.data['constraint']})" if "constraint" in death.data else ""
         rank = f" by {rank_name(death.tags)}" if death.tags else ""
         words = redact(death.text).rstrip(".")
-        reasons.fail(death.code, f"Seen{rank}: {words}{constraint}. What to do: {death.advice}.")
+        rule = _memory_rule(start, ask) if death.code == "host_memory_refused" else ""
+        reasons.fail(death.code, f"Seen{rank}: {words}{constraint}.{rule} What to do: {death.advice}.")
     dead = _unit_dead(around, reasons) or dead
     if around.oom_kills:
         dead = True
@@ -653,8 +817,6 @@ def _dead(start, around, reasons, complete):
             f"The kernel killed {around.oom_kills} process(es) of the unit for want of memory. Raise MemoryMax, or "
             "lower the host pools.",
         )
-    if dead and start.last_error and not any(item["code"] == "last_error" for item in reasons.items):
-        reasons.note("last_error", f"The last exception seen was: {redact(start.last_error)}")
     return dead
 
 
@@ -689,7 +851,7 @@ def _unit_dead(around, reasons):
     return False
 
 
-def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead):
+def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead, retraction):
     seen = [rank for rank in ranks if rank.main]
     complete = not missing and len(seen) >= number
     doubled = [rank.name for rank in seen if rank.repeats]
@@ -715,12 +877,23 @@ def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, siz
             "the unit, and that one server alone writes into this log.",
         )
         return FAIL
-    if not sizes_right:
+    if sizes_right is False:
+        if missing:
+            # The other half of what is wrong.
+            _incomplete(start, around, reasons, seen, number, missing, dead)
         return FAIL
+    if retraction:
+        total = sum(item.gb for rank in ranks for _pool, item in rank.pools())
+        reasons.good(
+            "retraction_pool",
+            f"HiCache is off, as asked. The pools of {len(seen)} ranks are those that a decode server makes for "
+            f"retracted requests, {total:.2f} GB in all.",
+        )
+        return PASS
     if number == 0:
         reasons.good("no_pool_expected", "No host pool was expected, and none was reported: HiCache is off.")
         return PASS
-    if complete and mixed:
+    if complete and (mixed or sizes_right is None):
         return INCONCLUSIVE
     if complete:
         total = sum(item.gb for rank in ranks for _pool, item in rank.pools())
@@ -732,7 +905,8 @@ def _allocation_verdict(start, around, reasons, ranks, number, missing, odd, siz
     if any(death.effect == "allocation" for death in start.deaths) or around.oom_kills:
         reasons.fail(
             "allocation_failed",
-            f"The host memory was refused or lost before every rank had reported ({len(seen)} of {number}).",
+            f"The host memory was refused or lost before every rank had reported ({len(seen)} of {number}); "
+            f"{_join(missing)} did not report.",
         )
         return FAIL
     return _incomplete(start, around, reasons, seen, number, missing, dead)
@@ -748,6 +922,13 @@ def _incomplete(start, around, reasons, seen, number, missing, dead):
             "The log cannot tell whether those ranks allocated: see the other reasons, and ask the metrics.",
         )
         return INCONCLUSIVE
+    unknown = getattr(start, "unknown_lines", [])
+    if unknown:
+        words = f"{len(unknown)} line(s) about host memory have a wording that is not known: {redact(unknown[0], 200)}"
+        if seen or dead:
+            reasons.note("unknown_wording", words)
+        else:
+            reasons.unknown("unknown_wording", words)
     cut = [rank_name(tags) or "a process" for tags, _text in start.cuts]
     if cut:
         reasons.fail("line_cut", f"The line of {_join(sorted(set(cut)))} breaks off: its process died while it wrote.")
@@ -767,10 +948,21 @@ def _incomplete(start, around, reasons, seen, number, missing, dead):
         )
         return FAIL if dead else INCONCLUSIVE
     if dead:
-        reasons.fail("rank_missing", f"The start ended before any of {number} ranks reported a host pool.")
+        reasons.fail("rank_missing", f"The start ended before any of {number} ranks reported a host pool: {names}.")
         return FAIL
     complete = start.ready or "serving" in start.marks
+    if unknown and complete:
+        return INCONCLUSIVE
     if complete and start.begun and _speaks(start):
+        if cut:
+            return FAIL
+        if any(started.enabled(settings) for settings in started.settings_of(start)):
+            reasons.fail(
+                "rank_missing",
+                f"The server became ready with HiCache on by its own arguments, and none of {number} ranks reported a "
+                f"host pool ({names}). Read the messages before it became ready.",
+            )
+            return FAIL
         reasons.fail(
             "hicache_off",
             "The server became ready and no rank reported a host pool: HiCache is off. Check that the unit has "
@@ -860,6 +1052,7 @@ def line_may_be_absent(start):
 def _readiness(start, ask, around, reasons, allocation, dead):
     """True (ready), None (not known), or ``fail`` (the server itself says that it is not healthy)."""
     health = around.health
+    owner = around.owner
     if dead:
         return None
     if ask.readiness == "none":
@@ -890,7 +1083,20 @@ def _readiness(start, ask, around, reasons, allocation, dead):
         else:
             reasons.unknown("health_unknown", health["message"])
             return None
+    if ready and owner and owner["ours"] is None:
+        if not start.ready:
+            # Only the address speaks for this start, and anybody may listen there.
+            reasons.unknown("port_owner_unknown", _owner_words(owner))
+            return None
+        reasons.note("port_owner_unknown", _owner_words(owner))
     return True if ready else None
+
+
+def _owner_words(owner):
+    return (
+        f"It cannot be told which process listens on port {owner['port']}, so its answers count for nothing here. Look "
+        "as root (become), on the host where the service runs."
+    )
 
 
 def _witnesses(start, ask, around, ranks, number, reasons):
@@ -918,8 +1124,11 @@ def _witnesses(start, ask, around, ranks, number, reasons):
         if info.get("enable_hierarchical_cache") is False:
             wrong.append("HiCache is off")
         ratio = info.get("hicache_ratio") if not info.get("hicache_size") else None
-        if ask.ratio and isinstance(ratio, (int, float)) and abs(ratio - ask.ratio) > 1e-9:
+        # Written so that "not a number" differs.
+        if ask.ratio and isinstance(ratio, (int, float)) and not abs(ratio - ask.ratio) <= 1e-9:
             wrong.append(f"hicache_ratio is {ratio}, not {ask.ratio:g}")
+        if ask.ratio and not ask.hicache_size and info.get("hicache_size"):
+            wrong.append(f"hicache_size is {info['hicache_size']}, which wins over a ratio")
         if ask.hicache_size and info.get("hicache_size") not in (None, ask.hicache_size):
             wrong.append(f"hicache_size is {info['hicache_size']}, not {ask.hicache_size:g}")
         logged = device_tokens_of(start)
@@ -1005,6 +1214,8 @@ def _result(start, ask, around, ranks, verdict, allocation, reasons, ready, miss
         "total_gb": round(sum(item["gb"] for item in listed), 2),
         "expected_gb": expected,
         "device_tokens": device_tokens_of(start),
+        "bytes_per_token": ask.bytes_per_token,
+        "draft_bytes_per_token": ask.draft_bytes_per_token,
         "invocation_id": start.invocation or around.invocation,
         "ready": bool(ready is True and (start.ready or ask.readiness != "none")),
         "lost": list(start.losses.values()),

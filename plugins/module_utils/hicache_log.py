@@ -382,7 +382,10 @@ MARKS = (
         "device_pool",
         True,
         re.compile(
-            r"(?:(?P<kind>Full|SWA) )?KV Cache (?:is allocated|VA upper bound)\b[^\r\n]*?#tokens: (?P<tokens>\d{1,15})"
+            r"(?:(?P<kind>Full|SWA) )?KV Cache (?:is allocated|VA upper bound)\b"
+            r"(?:[^\r\n#]{0,60}?\bdtype: (?P<dtype>torch\.\w{1,40}))?[^\r\n]*?#tokens: (?P<tokens>\d{1,15})"
+            r"(?:, KV size: (?P<kv_gib>\d{1,9}\.\d\d) GB|, K size: (?P<k_gib>\d{1,9}\.\d\d) GB, V size: "
+            r"(?P<v_gib>\d{1,9}\.\d\d) GB)?"
         ),
     ),
     Mark("memory_pool_end", True, re.compile(r"Memory pool end\.")),
@@ -746,17 +749,21 @@ def _parse_words(prefix, whole):
     return None
 
 
-_ARG = re.compile(
-    r"\b(tp_size|pp_size|dp_size|nnodes|node_rank|page_size|hicache_ratio|hicache_size|enable_hierarchical_cache"
-    r"|enable_dp_attention|speculative_algorithm|kv_cache_dtype|log_level|max_total_tokens|hicache_write_policy"
-    r"|hicache_io_backend|hicache_mem_layout|port|version)['\"]?\s*[=:]\s*('[^']*'|\"[^\"]*\"|[^,\s)}]+)"
-)
-
+# Words, quoted texts and brackets of a Python call or dict; a quote that is never closed ends the reading.
+_ARG_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[()\[\]{}]|,|[^'"()\[\]{},]+""", re.S)
+_ARG_ITEM = re.compile(r"""\s*['"]?([a-z]\w{0,79})['"]?\s*[=:]\s*(.*\S)\s*""", re.S)
+# Names whose values may hold a key; those are never kept. A number of tokens is none.
+_ARG_HIDDEN = re.compile(r"key|token(?!s)|tokens_|secret|passw|credential|auth|config|json|header|cookie|extra|env")
+_MAX_ARGS = 800
+_ARG_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?")
 
 #: Settings that are numbers, and numbers only.
-_NUMBERS = (
-    *("tp_size", "pp_size", "dp_size", "nnodes", "node_rank", "page_size"),
-    *("hicache_ratio", "hicache_size", "max_total_tokens", "port"),
+_NUMBERS = frozenset(
+    (
+        *("tp_size", "pp_size", "dp_size", "dcp_size", "nnodes", "node_rank", "page_size", "hicache_ratio"),
+        *("hicache_size", "max_total_tokens", "port", "mem_fraction_static", "context_length"),
+        *("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"),
+    )
 )
 
 _QUIET = re.compile(r"--log-level[= ](?P<level>warn(?:ing)?|error|critical)\b")
@@ -769,25 +776,57 @@ def quiet_level(command):
 
 
 def parse_server_args(text):
-    """Read the settings that matter here from the ``server_args=ServerArgs(...)`` line; keys are never read."""
-    found = {}
-    for name, value in _ARG.findall(text):
-        if name in found:
-            continue
-        value = value.strip("'\"")
-        if name in _NUMBERS and not (_NUMBER.fullmatch(value) or value in ("None", "null")):
-            continue
-        if value in ("True", "true"):
-            found[name] = True
-        elif value in ("False", "false"):
-            found[name] = False
-        elif value in ("None", "null"):
-            found[name] = None
-        elif _NUMBER.fullmatch(value):
-            found[name] = float(value) if "." in value else int(value)
-        else:
-            found[name] = value
+    """Read the settings of a ``server_args=`` line, a call (``ServerArgs(...)``, to 0.5.19) or a dict (from 0.5.20).
+
+    Returns ``{name: value}`` of every argument of its own whose value is None, a truth value, a number or a text; what
+    stands inside of lists, dicts and quoted texts is no argument. Values whose names could be those of keys are left
+    out, as is the last value of a line that was cut. Never raises.
+    """
+    _head, _sign, body = text.partition("server_args=")
+    found, item, depth = {}, [], 0
+    opened = re.match(r"\s*\w*\s*[({]", body)
+    position = opened.end() if opened else 0
+    while position < len(body) and len(found) < _MAX_ARGS:
+        match = _ARG_TOKEN.match(body, position)
+        if not match:
+            break
+        token, position = match.group(0), match.end()
+        if token in "([{":
+            depth += 1
+        elif token in ")]}":
+            depth -= 1
+        if depth < 0 or (depth == 0 and token == ","):
+            _take_argument("".join(item), found)
+            item = []
+            if depth < 0:
+                break
+        elif len(item) < 64:
+            item.append(token)
     return found
+
+
+def _take_argument(text, found):
+    match = _ARG_ITEM.fullmatch(text)
+    if not match:
+        return
+    name, value = match.groups()
+    if name in found or len(value) > 1000 or _ARG_HIDDEN.search(name):
+        return
+    if value in ("True", "true", "False", "false"):
+        value = value in ("True", "true")
+    elif value in ("None", "null"):
+        value = None
+    elif _ARG_NUMBER.fullmatch(value):
+        value = float(value) if re.search(r"[.e]", value) else int(value)
+    elif value[0] in "'\"":
+        if value[0] != value[-1] or len(value) < 2:
+            return
+        value = value[1:-1]
+    elif re.search(r"[\[\](){}]", value):
+        return
+    if name in _NUMBERS and (isinstance(value, (bool, str)) or value in (float("inf"),)):
+        return
+    found[name] = value
 
 
 # -- JSON messages ------------------------------------------------------------------------------------------------

@@ -35,6 +35,14 @@ FIRST_EXACT_DRAFT = (0, 5, 23, 0)
 FIRST_SMALL_POOL = (0, 5, 15, 0)
 #: First release whose pipeline stages agree on the tokens of a pool that ``--hicache-size`` makes.
 FIRST_SYNCED_SIZE = (0, 5, 15, 0)
+#: First release whose ``--hicache-size`` is one budget over the full, SWA and Mamba pools; before, each has it.
+FIRST_SHARED_BUDGET = (0, 5, 17, 0)
+#: First release whose draft of a model's own layers (MTP) may live in the main pool, as more layers of it.
+FIRST_PACKED_DRAFT = (0, 5, 18, 0)
+#: First release whose decode servers make a host pool for retraction by themselves, as large as the device pool.
+FIRST_RETRACTION_POOL = (0, 5, 18, 0)
+#: First release whose retraction pool is a fifth of the device pool.
+FIRST_SMALL_RETRACTION_POOL = (0, 5, 19, 0)
 #: First release that divides the host's memory among its ranks before it compares; before, each rank compared alone.
 FIRST_DIVIDED = (0, 5, 19, 0)
 #: First release that also obeys the memory limits of control groups.

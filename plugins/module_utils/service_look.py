@@ -17,6 +17,8 @@ PROPERTIES = (
     "InvocationID",
     "NRestarts",
     "ActiveEnterTimestampMonotonic",
+    "MainPID",
+    "DropInPaths",
 )
 
 #: States of systemd in which a start is still to become ready, or a stop to end.

@@ -224,6 +224,23 @@ class Store:
     def write_state(self, state):
         write(self.state_file, as_json(state), 0o644)
 
+    def note_verified(self, one, invocation, summary):
+        """Write down that the start ``invocation`` of a configuration was proved; returns whether that is new.
+
+        Call it with the store locked.
+        """
+        if not self.exists() or not self.has(one):
+            return False
+        state = self.state()
+        wanted = with_verified(state, {"id": one, "at": utc(), "invocation_id": invocation, "summary": summary})
+        if wanted is None:
+            return False
+        if one == state["active"]:
+            # The start that had the older configuration is gone, however it ended.
+            wanted = {**wanted, "pending": None}
+        self.write_state(wanted)
+        return True
+
     def add(self, one, unit, environment, record, group):
         """Write a configuration. It appears complete or not at all; of one that is there only the record is new."""
         if self.has(one):

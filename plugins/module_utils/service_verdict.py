@@ -125,19 +125,19 @@ def _figures(journal, hicache_enabled, ranks):
     return ", ".join(words)
 
 
-def service_verdict(journal, settings, answers=None):
-    """Put the journal's verdict and the answers of the server together.
+# What the answers to requests may have against a service.
+_REQUEST_CODES = (
+    "chat_failed",
+    "chat_empty",
+    "prefix_failed",
+    "prefix_not_cached",
+    "accept_length",
+    "accept_length_unknown",
+)
 
-    ``journal`` is what ``hicache_verify`` returned. ``settings`` holds ``host``, ``unit``, ``ranks``, ``release``,
-    ``hicache_enabled``, ``speculative_enabled``, ``accept_length_above`` and, where the figures are to be of use to a
-    later plan, ``device_settings`` (what the tokens of the device depend on). ``answers`` holds ``chat`` and ``prefix``
-    as registered from ``ansible.builtin.uri``; None where nothing was asked.
 
-    Returns a dict with ``verdict`` (pass, fail, inconclusive), ``reasons`` (list of ``code`` and ``message``),
-    ``summary`` (one line for people) and the kept figures, GB in units of 1e9 bytes.
-    """
-    reasons = [dict(reason) for reason in journal.get("reasons") or []]
-    verdict = journal.get("verdict", "inconclusive")
+def _about_requests(settings, answers, asked_before, requests_missing):
+    """``(verdict, reasons)`` of what was asked; the verdict is None where nothing speaks against a pass."""
     if answers is not None:
         found = chat_reasons(answers.get("chat") or {})
         found += prefix_reasons(
@@ -146,22 +146,83 @@ def service_verdict(journal, settings, answers=None):
             settings["speculative_enabled"],
             settings["accept_length_above"],
         )
-        if found:
-            verdict = "fail"
-            reasons += found
+    elif asked_before is not None:
+        found = [reason for reason in asked_before.get("reasons") or [] if reason.get("code") in _REQUEST_CODES]
+    elif requests_missing:
+        message = (
+            "No request was sent, and no verdict on this start is kept that tells how the server answered. Run "
+            "verify.yml, which sends some."
+        )
+        return "inconclusive", [_reason("requests_not_sent", message)]
+    else:
+        return None, []
+    return ("fail" if found else None), found
+
+
+def _told(settings, verdict, figures, differences):
+    """The verdict on one service in one line."""
+    line = f"{settings['host']} {settings['unit']}: {verdict.upper()} - {figures}"
+    if differences:
+        line += f", differs from its record in {len(differences)} setting{'' if len(differences) == 1 else 's'}"
+    if not settings.get("recorded", True):
+        line += ", judged by variables: the host keeps no record"
+    return line
+
+
+def service_verdict(journal, settings, answers=None, differences=(), asked_before=None, requests_missing=False):
+    """Put everything that is known about a running service together.
+
+    ``journal`` is what ``hicache_verify`` returned. ``settings`` holds ``host``, ``unit``, ``release``,
+    ``hicache_enabled``, ``speculative_enabled``, ``accept_length_above``, ``recorded`` (whether they are those of the
+    deployment's record), ``configuration`` (its ID) and, where the figures are to be of use to a later plan,
+    ``device_settings`` (what the tokens of the device depend on). ``answers`` holds ``chat`` and ``prefix``, each with
+    ``status``, ``json`` and ``msg``; None where nothing was asked. ``differences`` are sentences on what is not as
+    recorded; one is enough for a fail. ``asked_before`` is the full verdict that is kept on this very start, for a
+    judgement that asks nothing itself; ``requests_missing`` tells that neither is there though the record wants it.
+
+    Returns a dict with ``verdict`` (pass, fail, inconclusive), ``reasons`` (list of ``code`` and ``message``),
+    ``summary`` (one line for people) and the kept figures, GB in units of 1e9 bytes.
+    """
+    reasons = [_reason("settings_differ", sentence) for sentence in differences]
+    reasons += [dict(reason) for reason in journal.get("reasons") or []]
+    verdict = "fail" if differences else journal.get("verdict", "inconclusive")
+    asked, found = _about_requests(settings, answers, asked_before, requests_missing)
+    verdict, reasons = (asked or verdict), reasons + found
     result = {key: journal.get(key) for key in _KEPT}
     seconds = journal.get("seconds_to_ready")
     seconds = None if seconds is None else round(seconds)
     ready = f"ready after {seconds} s" if seconds is not None else "not seen ready"
-    figures = _figures(journal, settings["hicache_enabled"], settings["ranks"])
+    figures = _figures(journal, settings["hicache_enabled"], journal.get("ranks_expected"))
     result.update(
         unit=settings["unit"],
         release=settings["release"],
+        configuration=settings.get("configuration"),
+        recorded=settings.get("recorded", True),
         verdict=verdict,
         reasons=reasons,
         seconds_to_ready=seconds,
         requests_sent=answers is not None,
         device_settings=device_settings(settings.get("device_settings")),
-        summary=f"{settings['host']} {settings['unit']}: {verdict.upper()} - {figures}, {ready}",
+        summary=_told(settings, verdict, f"{figures}, {ready}", differences),
+    )
+    return result
+
+
+def no_verdict(host, unit, code, message, recorded=False):
+    """The result for a service about which nothing can be said: the same keys, and why."""
+    result = dict.fromkeys(_KEPT)
+    result.update(
+        unit=unit,
+        release="",
+        configuration=None,
+        recorded=recorded,
+        verdict="inconclusive",
+        reasons=[_reason(code, message)],
+        seconds_to_ready=None,
+        requests_sent=False,
+        device_settings={},
+        summary=f"{host} {unit}: INCONCLUSIVE - {message[:1].lower()}{message[1:].rstrip('.')}",
+        changed=False,
+        journal_tail=[],
     )
     return result

@@ -18,6 +18,10 @@ description:
     lost or hidden, because a log with holes proves neither success nor failure.
   - Lines alone never pass. SGLang prints them before it allocates and pins the memory, so the same start has to become
     ready as well.
+  - The arguments that the start itself prints are evidence too. Where they differ from what was asked for, the verdict
+    is C(fail) whatever was allocated.
+  - A size that was asked for and cannot be compared is never C(pass).
+  - An answer over HTTP counts only where the listening socket belongs to the unit's control group.
   - Without O(journal_files) and O(log_file) the host's journal is read, bound to the unit's current invocation.
     Lines of an earlier start are never counted.
   - Knows the texts of SGLang 0.4.6 to 0.5.23. GB means 10**9 bytes, the unit that SGLang prints for host pools.
@@ -47,7 +51,8 @@ options:
   ranks:
     description:
       - Number of ranks that this host runs, for one node the product of the parallel sizes.
-      - V(0) means that HiCache is off. Then a host pool that is reported fails, and readiness decides.
+      - V(0) means that HiCache is off. Then a host pool that is reported fails, and readiness decides. The pools that
+        a decode server makes for retracted requests (SGLang 0.5.18 and newer) are no HiCache and are expected.
       - One of O(ranks) and O(rank_set) is required.
     type: int
   rank_set:
@@ -64,15 +69,19 @@ options:
       - The ratio of host pool to device pool that the server was asked for.
       - The size is predicted from the device tokens that the same start logged, this ratio, the page rule of the
         release and O(bytes_per_token).
+      - A start whose own arguments have another ratio, or a size, which wins over a ratio, fails.
     type: float
   hicache_size:
-    description: The size in GB per rank that the server was asked for instead of a ratio.
+    description:
+      - The size in GB per rank that the server was asked for instead of a ratio.
+      - From SGLang 0.5.17 this is one budget for the full, SWA and Mamba pools of a rank together. Before, each has it.
     type: float
   bytes_per_token:
     description:
       - Bytes that one token takes in the main pool of one rank. For MLA models it is not divided by the
         tensor-parallel size; V(70272) for Kimi-K2.5 with a bf16 KV cache.
-      - Without it, sizes predicted from a ratio can be compared in tokens only.
+      - Without it, and without O(model_path), sizes predicted from a ratio can be compared in tokens only, or with
+        the rounded size of the pool on the device. Where neither is logged the verdict is C(inconclusive).
     type: int
   draft_bytes_per_token:
     description:
@@ -83,22 +92,60 @@ options:
     description:
       - Folder of the model on the target host. Its C(config.json) gives O(bytes_per_token) where that is left out;
         a file that cannot be read, and an architecture that is not known, give nothing.
-      - Leave it out where each rank holds a part of the layers only (pipeline parallelism).
+      - The type of the KV cache is what the start's own line about the pool on the device says, else its
+        C(--kv-cache-dtype), else what the checkpoint says, else 16 bits. The parallel layout is the start's own, else
+        the one of the options below.
     type: path
   draft_model_path:
-    description: The same for the draft model and O(draft_bytes_per_token).
+    description:
+      - The same for the draft model and O(draft_bytes_per_token).
+      - A model that carries its own draft layers (MTP) may be named here again; those layers alone count then.
     type: path
   tensor_parallel_size:
     description:
-      - Number of tensor-parallel ranks of the whole service, among which the heads of a model with MHA or GQA are
-        divided. For O(model_path) and O(draft_model_path).
+      - SGLang's C(--tp-size), the tensor-parallel ranks of the whole service. For O(model_path) and
+        O(draft_model_path), where the start does not print its layout; without either it is V(1).
+      - This and the other sizes of the layout are compared with the start's own arguments where they are given.
     type: int
-    default: 1
+  data_parallel_size:
+    description: SGLang's C(--dp-size).
+    type: int
+  dp_attention_enabled:
+    description: Whether the service has C(--enable-dp-attention). Then each rank holds more of the KV heads.
+    type: bool
+  pipeline_parallel_size:
+    description: SGLang's C(--pp-size), the number of pipeline stages. Each stage holds a part of the layers.
+    type: int
+  decode_context_parallel_size:
+    description: SGLang's C(--dcp-size).
+    type: int
+  nodes:
+    description: SGLang's C(--nnodes), the hosts of the service.
+    type: int
+  node_rank:
+    description: SGLang's C(--node-rank) of this host.
+    type: int
   kv_cache_dtype:
-    description: SGLang's C(--kv-cache-dtype), for the same; empty or V(auto) is the model's own type.
+    description:
+      - SGLang's C(--kv-cache-dtype); empty or V(auto) is the model's own type.
+      - A start whose own arguments have another one fails.
     type: str
+  draft_kv_cache_dtype:
+    description: SGLang's C(--speculative-draft-kv-cache-dtype); by default the draft has the target's type.
+    type: str
+  expected_settings:
+    description:
+      - What the service was deployed with, by the names that the start prints in C(server_args), such as
+        C(hicache_ratio), C(speculative_algorithm), C(kv_cache_dtype), C(port) or C(model_path).
+      - A start whose own arguments have another value fails with the code RV(ignore:settings_differ). Empty values and
+        V(auto) leave the choice to the engine. A size above 0 wins over a ratio on either side.
+      - What a release resolves by itself is no difference (V(NEXTN) and V(EAGLE), page sizes and memory layouts that
+        a backend imposes). Arguments that it may change are only noted.
+    type: dict
   page_size:
-    description: Tokens of a page. By default what the server's logged arguments say, else V(1).
+    description:
+      - Tokens of a page, where the start's own arguments do not name them; by default V(1).
+      - A start whose own arguments have another one, which no backend imposes, fails.
     type: int
   release:
     description:
@@ -106,7 +153,10 @@ options:
       - By default inferred from the wording of the lines.
     type: str
   tolerance_gb:
-    description: How many GB a size may differ from the expected one.
+    description:
+      - How many GB a size may differ from the expected one.
+      - A tolerance above 0.05 GB and a tenth of the expected size tells sizes apart no more; then the verdict is
+        C(inconclusive) unless tokens can be compared.
     type: float
     default: 0.01
   readiness:
@@ -123,6 +173,8 @@ options:
     description:
       - Address that answers 200 when the server can generate, such as V(http://127.0.0.1:30000/health_generate).
       - Asked only when all ranks have reported, and not for saved logs.
+      - Before it, O(metrics_url) or O(server_info_url) is believed, the process that listens there has to be one of the
+        unit. Another process fails with the code RV(ignore:port_taken).
     type: str
   metrics_url:
     description:
@@ -219,9 +271,11 @@ reasons:
       description:
         - Stable code.
         - "Allocation: C(allocated), C(no_pool_expected), C(rank_missing), C(unexpected_rank), C(doubled_rank),
-          C(line_cut), C(allocation_failed), C(hicache_off), C(main_pool_missing), C(no_allocation_line)."
+          C(line_cut), C(allocation_failed), C(hicache_off), C(main_pool_missing), C(no_allocation_line),
+          C(unknown_wording), C(retraction_pool)."
         - "Sizes: C(size_wrong), C(size_zero), C(sizes_differ), C(size_not_compared), C(bytes_per_token_wrong),
-          C(settings_differ), C(draft_size_wrong), C(draft_missing)."
+          C(geometry_unknown), C(draft_size_wrong), C(draft_missing), C(draft_not_compared)."
+        - "The start's own arguments: C(settings_differ), C(settings_resolved)."
         - "Evidence that is missing or hidden: C(evidence_lost), C(rate_limited), C(blob), C(null_message),
           C(oversize_message), C(damaged_message), C(cut_lines), C(input_cut), C(unclear_line), C(start_rotated_away),
           C(journal_empty), C(journal_damaged), C(journal_unreadable), C(no_permission), C(log_level)."
@@ -234,7 +288,7 @@ reasons:
           C(unit_failed), C(unit_inactive), C(unit_not_found), C(unit_stopped), C(start_timed_out),
           C(restart_scheduled), C(restarted), C(restarts), C(container_exited)."
         - "Readiness and witnesses: C(ready), C(not_ready), C(readiness_not_asked), C(healthy), C(unhealthy),
-          C(health_unknown), C(metrics_agree), C(metrics_differ), C(metrics_absent), C(metrics_show),
+          C(health_unknown), C(port_taken), C(port_owner_unknown), C(metrics_agree), C(metrics_differ), C(metrics_absent), C(metrics_show),
           C(server_info_agrees), C(server_info_differs), C(deadline)."
       type: str
     message:
@@ -292,6 +346,17 @@ expected_gb:
   returned: always
   type: float
   sample: 44.77
+bytes_per_token:
+  description:
+    - Bytes of one token in the main pool of one rank that the sizes were compared with, as given or as the model and
+      this start say; null where they are not known or differ between pipeline stages.
+  returned: always
+  type: int
+  sample: 70272
+draft_bytes_per_token:
+  description: The same of the draft's pool.
+  returned: always
+  type: int
 device_tokens:
   description: Tokens of the device pool that this start logged, or null.
   returned: always
@@ -352,13 +417,26 @@ from ansible_collections.llmfleet.sglang.plugins.module_utils._hicache.verifier 
 )
 
 
+def make_module():
+    """The module, or an answer that names the number which is larger than any float."""
+    try:
+        return AnsibleModule(
+            argument_spec=ARGUMENT_SPEC,
+            mutually_exclusive=[("journal_files", "log_file"), ("ratio", "hicache_size")],
+            required_one_of=[("ranks", "rank_set")],
+            supports_check_mode=True,
+        )
+    except OverflowError:
+        raw = AnsibleModule(argument_spec={name: {"type": "raw"} for name in ARGUMENT_SPEC}, supports_check_mode=True)
+        for name, spec in ARGUMENT_SPEC.items():
+            value = raw.params[name]
+            if spec["type"] in ("float", "int") and isinstance(value, int) and abs(value) > 10**20:
+                raw.fail_json(msg=f"{name} is a number of more than 20 digits: give the value of the server.")
+        raw.fail_json(msg="A number is larger than any server has: give the values of the server.")
+
+
 def main():
-    module = AnsibleModule(
-        argument_spec=ARGUMENT_SPEC,
-        mutually_exclusive=[("journal_files", "log_file"), ("ratio", "hicache_size")],
-        required_one_of=[("ranks", "rank_set")],
-        supports_check_mode=True,
-    )
+    module = make_module()
     problem = check_parameters(module.params)
     if problem:
         module.fail_json(msg=problem)

@@ -16,8 +16,10 @@ description:
     of starts and stops, and the properties of the control group are applied by systemd to the service that runs.
   - A run that was broken off after it had changed the files is completed by the next one, because the start that
     still has the old configuration is noted before the first file changes.
-  - Starts are not waited for. The module returns when the new start has begun, and M(llmfleet.sglang.hicache_verify)
-    tells whether it became ready.
+  - A running process that was started with other arguments or variables than its configuration has is a reason for a
+    restart too, whoever started it.
+  - Starts are not waited for. The module returns when the new start has begun, and M(llmfleet.sglang.service_verify)
+    tells whether it became ready, and notes what was proved.
 author:
   - llmfleet contributors (@llmfleet)
 options:
@@ -31,7 +33,6 @@ options:
       - V(staged) checks the unit with C(systemd-analyze verify) and keeps the configuration. Nothing that runs or that
         systemd reads is touched.
       - V(active) makes a configuration the active one, restarts the service where it must, and starts and enables it.
-      - V(verified) notes that the start that runs was verified.
       - V(rollout) writes O(rollout) into the service's state.
       - V(info) only reads.
     type: str
@@ -83,15 +84,6 @@ options:
         is made active.
     type: int
     default: 5
-  summary:
-    description:
-      - For O(state=verified), the verdict in one line.
-    type: str
-    default: ""
-  invocation_id:
-    description:
-      - For O(state=verified), the start that was verified. By default the one that runs.
-    type: str
   rollout:
     description:
       - For O(state=rollout), what is noted. Leave it out to remove the note.
@@ -106,7 +98,7 @@ attributes:
 notes:
   - Needs root, and systemd 252 or newer.
 seealso:
-  - module: llmfleet.sglang.hicache_verify
+  - module: llmfleet.sglang.service_verify
 """
 
 EXAMPLES = r"""
@@ -223,12 +215,17 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import service_store, unit_changes
+from ..module_utils._host.process import process_of
+from ..module_utils._service import drift
 
 # Beyond the time that a stop may take: a loaded host is slow to begin a start.
 GRACE_SECONDS = 90
-SHOWN = ("LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "UnitFileState", "Job")
+SHOWN = (
+    *("LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NeedDaemonReload", "UnitFileState", "Job"),
+    "MainPID",
+)
 
-STATES = ("staged", "active", "verified", "rollout", "info")
+STATES = ("staged", "active", "rollout", "info")
 
 ARGUMENT_SPEC = {
     "name": {"type": "str", "required": True},
@@ -242,8 +239,6 @@ ARGUMENT_SPEC = {
     "restart": {"type": "str", "choices": ["auto", "never"], "default": "auto"},
     "stop_timeout": {"type": "int", "default": 300},
     "kept": {"type": "int", "default": 5},
-    "summary": {"type": "str", "default": ""},
-    "invocation_id": {"type": "str"},
     "rollout": {"type": "dict"},
 }
 
@@ -404,6 +399,12 @@ class Service:
             texts,
             shown.get("NeedDaemonReload") == "yes",
         )
+        if self.store.has(runs):
+            # Started by another hand, with a unit that has been put back since.
+            reasons += [
+                drift.sentence(one)
+                for one in drift.process_differences(self.store.texts(runs), process_of(shown.get("MainPID")))
+            ]
         if not is_up(shown):
             reasons = []
         diff = []
@@ -476,21 +477,6 @@ class Service:
             self.store.write_state(wanted)
         return wanted
 
-    def verified(self):
-        state, shown = self.store.state(), self.show()
-        invocation = self.params["invocation_id"] or shown.get("InvocationID") or None
-        one = service_store.running_id(state, invocation)
-        if not self.store.exists() or not self.store.has(one):
-            return self.result(state, shown, one)
-        entry = {"id": one, "at": service_store.utc(), "invocation_id": invocation, "summary": self.params["summary"]}
-        wanted = service_store.with_verified(state, entry)
-        if wanted is not None and one == state["active"]:
-            # The start that had the older configuration is gone, however it ended.
-            wanted = {**wanted, "pending": None}
-        if wanted is not None and not self.module.check_mode:
-            self.store.write_state(wanted)
-        return self.result(wanted or state, shown, one, changed=wanted is not None, previous=state["active"])
-
     def rollout(self):
         state = self.store.state()
         wanted = {**state, "rollout": self.params["rollout"]}
@@ -501,8 +487,7 @@ class Service:
 
     def go(self):
         action = getattr(self, self.params["state"])
-        nothing_to_write = self.params["state"] == "verified" and not self.store.exists()
-        if self.module.check_mode or self.params["state"] == "info" or nothing_to_write:
+        if self.module.check_mode or self.params["state"] == "info":
             return action()
         with self.store.locked():
             return action()

@@ -138,6 +138,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils import service_look, service_store
+from ..module_utils._service import drift
 
 ARGUMENT_SPEC = {
     "names": {"type": "list", "elements": "str", "default": []},
@@ -187,6 +188,18 @@ def store_of(params, name, invocation):
     return {"state": state, "id": one, "record": store.record(one)}
 
 
+def differences(params, name, unit, one):
+    """What on the host and in the running process is not as recorded, a list of sentences.
+
+    None where this user may not read what has to be compared.
+    """
+    store = service_store.Store(params["config_dir"], name)
+    try:
+        return [drift.sentence(each) for each in drift.host_differences(store, unit, one)]
+    except PermissionError:
+        return None
+
+
 def health(service, timeout):
     """``ok``, a sentence on what is wrong, or None where nobody is to be asked."""
     if timeout <= 0 or service["condition"] != "running" or not service["url"] or service["node_rank"]:
@@ -211,6 +224,8 @@ def look(module):
         kept = kept_of(params, name, invocation)
         service = service_look.describe(name, unit, kept, store_of(params, name, invocation))
         service["uptime_seconds"] = service_look.uptime_seconds(unit, time.monotonic())
+        running = service["condition"] in ("running", "loading")
+        service["differences"] = differences(params, name, unit, service["id"]) if running else []
         service["health"] = health(service, params["health_timeout"])
         services.append(service)
     return services

@@ -16,6 +16,7 @@ PROBLEMS = {
     "failed": "the service failed",
     "stopped": "the service does not run",
     "rejected": "the verdict on this start is fail",
+    "differs": "what runs is not what was deployed",
     "unhealthy": "the server is not healthy",
     "loading": "the service is starting or stopping",
     "unproved": "this start has no verdict that says pass",
@@ -90,6 +91,8 @@ def problems_of(service, verdict, routed):
         found.add("unproved")
     if condition == "running" and verdict and verdict["verdict"] == "fail":
         found.add("rejected")
+    if service.get("differences"):
+        found.add("differs")
     if service.get("health") not in (None, "ok"):
         found.add("unhealthy")
     if routed["state"] in ("drained", "left_out"):
@@ -109,6 +112,8 @@ def _detail(service, verdict, routed, problem):
         return service.get("result") or ""
     if problem == "rejected":
         return verdict.get("summary") or ""
+    if problem == "differs":
+        return " ".join(service["differences"]).rstrip(".")
     if problem == "pending":
         return " ".join(service["pending"])
     if problem == "unfinished":
@@ -170,7 +175,7 @@ def _silent(host, code, said, service="-"):
 
 
 def with_fresh(look, judged):
-    """A host's look with what a fresh judgement said (results of module hicache_verify in a loop) as ``fresh``."""
+    """A host's look with what a fresh judgement said (results of module service_verify in a loop) as ``fresh``."""
     fresh = {
         (result.get("item") or {}).get("name"): {
             "verdict": result["verdict"],

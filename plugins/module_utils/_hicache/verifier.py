@@ -11,14 +11,20 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import math
 import os
+import socket
 import time
 import zlib
+from urllib.parse import urlsplit
 
 from ansible.module_utils.urls import open_url
 
 from .. import command_output, hicache_judge, hicache_size, hicache_witness, journal, kv_geometry
+from .._host.socket_owner import socket_owner
+from .._model import parallel_layout
 from ..hicache_evidence import Evidence, read_log
+from .started import LAYOUT_ARGUMENTS
 
 PROBE_TIMEOUT = 30
 
@@ -36,8 +42,16 @@ ARGUMENT_SPEC = {
     "draft_bytes_per_token": {"type": "int", "no_log": False},
     "model_path": {"type": "path"},
     "draft_model_path": {"type": "path"},
-    "tensor_parallel_size": {"type": "int", "default": 1},
+    "tensor_parallel_size": {"type": "int"},
+    "data_parallel_size": {"type": "int"},
+    "dp_attention_enabled": {"type": "bool"},
+    "pipeline_parallel_size": {"type": "int"},
+    "decode_context_parallel_size": {"type": "int"},
+    "nodes": {"type": "int"},
+    "node_rank": {"type": "int"},
     "kv_cache_dtype": {"type": "str"},
+    "draft_kv_cache_dtype": {"type": "str"},
+    "expected_settings": {"type": "dict"},
     "page_size": {"type": "int"},
     "release": {"type": "str"},
     "tolerance_gb": {"type": "float", "default": 0.01},
@@ -57,18 +71,38 @@ ARGUMENT_SPEC = {
 }
 
 
+#: Limits of the options that only the module has, as :data:`hicache_judge.LIMITS`; times are in seconds.
+LIMITS = {
+    **hicache_judge.LIMITS,
+    "timeout": (0, 7 * 86400),
+    "poll_interval": (0.1, 3600),
+    "nodes": (1, 4096),
+    "node_rank": (0, 4095),
+}
+_ABOVE_ZERO = (
+    *("ratio", "bytes_per_token", "draft_bytes_per_token", "page_size", "hicache_size", "expected_gb"),
+    *("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size", "decode_context_parallel_size"),
+)
+_MAX_SETTINGS = 500
+
+
+def _check_settings(settings):
+    """A sentence about the first entry of ``expected_settings`` that no server can print, or None."""
+    if len(settings) > _MAX_SETTINGS:
+        return f"expected_settings has {len(settings)} entries: a server has at most {_MAX_SETTINGS}; leave some out."
+    for name, value in settings.items():
+        if not (isinstance(name, str) and name.isidentifier()):
+            return f"expected_settings names {name!r}: use the names that server_args shows, such as hicache_ratio."
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"expected_settings.{name} is {value}: it has to be finite; give the value of the server."
+        if not isinstance(value, (str, int, float, bool, type(None))) or len(str(value)[:2001]) > 2000:
+            return f"expected_settings.{name} is no text, number or truth value: leave it out, it cannot be compared."
+    return None
+
+
 def check_parameters(params):
     """Return a sentence that names the first impossible value, or None."""
-    above_zero = (
-        "ratio",
-        "bytes_per_token",
-        "draft_bytes_per_token",
-        "tensor_parallel_size",
-        "page_size",
-        "hicache_size",
-        "expected_gb",
-    )
-    for name in above_zero:
+    for name in _ABOVE_ZERO:
         value = params[name]
         if value is not None and not value > 0:
             return f"{name} is {value}: it has to be above 0. Give the value of the server, or leave the option out."
@@ -77,6 +111,17 @@ def check_parameters(params):
             return f"{name} is {params[name]}: it has to be 0 or more."
     if not params["poll_interval"] >= 0.1:
         return f"poll_interval is {params['poll_interval']}: it has to be 0.1 seconds or more."
+    for name, (least, most) in LIMITS.items():
+        problem = hicache_judge.check_number(name, params[name], least, most)
+        if problem:
+            return problem
+    try:
+        parallel_layout.layout(asked_layout(params))
+    except ValueError as error:
+        return f"{str(error).rstrip('.')}."
+    problem = _check_settings(params["expected_settings"] or {})
+    if problem:
+        return problem
     try:
         if params["release"] is not None:
             hicache_size.parse_release(params["release"])
@@ -102,15 +147,49 @@ def check_parameters(params):
     return None
 
 
-def with_geometry(params):
-    """The parameters with bytes per token of the models whose folders are given, as far as those are known."""
-    found = dict(params)
-    for name, folder in (("bytes_per_token", "model_path"), ("draft_bytes_per_token", "draft_model_path")):
-        if found[name] is None and found[folder]:
-            found[name] = kv_geometry.folder_bytes_per_token(
-                found[folder], found["tensor_parallel_size"], found["kv_cache_dtype"] or None
-            )
-    return found
+def asked_layout(params):
+    """The parallel layout as far as it was asked for."""
+    return {name: params[name] for name in LAYOUT_ARGUMENTS if params[name] is not None}
+
+
+def build_ask(params):
+    """The :class:`hicache_judge.Ask` of the module's parameters; reads the configs of the models that are named."""
+    given = {name: params[name] for name in hicache_judge.Ask._fields if name in params}
+    folders = {"model": params["model_path"], "draft_model": params["draft_model_path"]}
+    return hicache_judge.Ask(
+        **given,
+        **{name: _config(folder) for name, folder in folders.items()},
+        settings=params["expected_settings"],
+        layout=asked_layout(params),
+        draft_dtype=params["draft_kv_cache_dtype"],
+    )
+
+
+def _config(folder):
+    if not folder:
+        return None
+    try:
+        return kv_geometry.load_folder(folder)
+    except RecursionError:
+        return None
+
+
+def port_of(url):
+    """``(host, port)`` of an address, or None where it names none."""
+    try:
+        parts = urlsplit(url)
+        return (parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)) if parts.hostname else None
+    except ValueError:
+        return None
+
+
+def addresses(host):
+    """The addresses that a host's name stands for, as texts; the name itself where it cannot be resolved."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return [host]
+    return sorted({entry[4][0].partition("%")[0] for entry in found})[:16]
 
 
 class Verifier:
@@ -120,8 +199,7 @@ class Verifier:
         self.module = module
         self.params = module.params
         self.unit = journal.full_unit_name(self.params["unit"]) if self.params["unit"] else None
-        known = with_geometry(self.params)
-        self.ask = hicache_judge.Ask(**{name: known[name] for name in hicache_judge.Ask._fields})
+        self.ask = build_ask(self.params)
         self.began = time.monotonic()
         self.evidence = None
         self.stream = None
@@ -282,11 +360,16 @@ class Verifier:
         )
         result, phase = hicache_judge.judge(self.evidence.start, self.ask, around, self.restarts(state))
         if phase != "done" or result["verdict"] == "pass":
-            health = self.health(result, last)
-            if health is not None:
-                around = around._replace(health=health)
+            if self.wants_health(result, last):
+                around = self.with_owner(around, self.params["health_url"])
+                if around.owner["ours"] is not False:
+                    around = around._replace(health=self.health())
         if last and result["allocation_verdict"] != "fail":
-            around = around._replace(metrics=self.metrics(), server_info=self.server_info())
+            for name, ask in (("metrics", self.metrics), ("server_info", self.server_info)):
+                if self.params[f"{name}_url"]:
+                    around = self.with_owner(around, self.params[f"{name}_url"])
+                    if around.owner["ours"] is not False:
+                        around = around._replace(**{name: ask()})
         result, phase = hicache_judge.judge(self.evidence.start, self.ask, around, self.restarts(state))
         return result, phase, around
 
@@ -317,29 +400,44 @@ class Verifier:
         except Exception as error:
             return getattr(error, "code", None), b"", str(getattr(error, "reason", error))
 
-    def health(self, result, last):
-        url = self.params["health_url"]
+    def with_owner(self, around, url):
+        """Note who listens at an address of the unit, before its answer is believed; the worst finding stays."""
+        place = port_of(url)
+        if around.owner and (around.owner["ours"] is False or place == around.owner["place"]):
+            return around
+        found = {"ours": None, "pid": None, "comm": None, "unit": None}
+        if place:
+            host, port = place
+            group = (around.unit or {}).get("ControlGroup")
+            looks = [socket_owner(port, address, group) for address in addresses(host)]
+            # One foreign listener that could answer is enough.
+            found = next(
+                (look for ours in (False, None, True) for look in looks if look["ours"] is ours),
+                found,
+            )
+        worst = around.owner if around.owner and around.owner["ours"] is None and found["ours"] else None
+        return around._replace(owner=worst or {**found, "port": place[1] if place else None, "place": place})
+
+    def wants_health(self, result, last):
         readiness = self.params["readiness"]
-        if not url or readiness in ("line", "none") or result["allocation_verdict"] != "pass":
-            return None
+        if not self.params["health_url"] or readiness in ("line", "none") or result["allocation_verdict"] != "pass":
+            return False
         start = self.evidence.start
         # Each question makes the server generate a token and write a line: none before an answer can matter.
-        if not (last or start.ready or readiness == "health" or hicache_judge.line_may_be_absent(start)):
-            return None
+        return bool(last or start.ready or readiness == "health" or hicache_judge.line_may_be_absent(start))
+
+    def health(self):
         limit = PROBE_TIMEOUT
         if self.params["timeout"]:
             limit = max(5, min(PROBE_TIMEOUT, self.remaining()))
+        url = self.params["health_url"]
         return hicache_witness.health(url, *self.fetch(url, limit))
 
     def metrics(self):
-        if not self.params["metrics_url"]:
-            return None
         status, body, _error = self.fetch(self.params["metrics_url"])
         return hicache_witness.parse_metrics(body.decode("utf-8", "replace")) if status == 200 else []
 
     def server_info(self):
-        if not self.params["server_info_url"]:
-            return None
         status, body, _error = self.fetch(self.params["server_info_url"], key=self.params["api_key"])
         return hicache_witness.parse_server_info(body) if status == 200 else None
 

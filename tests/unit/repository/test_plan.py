@@ -161,9 +161,9 @@ def test_the_fallbacks_are_the_defaults_of_the_roles_that_own_them(root, load):
     assert wrong == []
 
 
-def test_plan_and_verify_keep_the_same_settings(load):
+def test_the_plan_and_the_record_hold_the_same_settings(load):
     planned = load("roles/plan/vars/main.yml")["__plan_settings"]
-    kept = load("roles/verify/vars/main.yml")["__verify_device_settings"]
+    kept = load("roles/serve/vars/main/record.yml")["__serve_verify"]["device_settings"]
     assert list(planned) == list(kept)
 
 

@@ -305,6 +305,7 @@ def test_the_server_arguments_are_read_without_keys():
         "enable_hierarchical_cache=True, log_level='info', api_key='sk-1', node_rank=1)"
     )
     assert found == {
+        "model_path": "/srv/m",
         "tp_size": 8,
         "hicache_ratio": 4.0,
         "hicache_size": 0,

@@ -15,6 +15,7 @@ JOURNAL = {
     "allocation_verdict": "pass",
     "reasons": [],
     "ranks_seen": 8,
+    "ranks_expected": 8,
     "per_rank_gb": [44.77, 0.73],
     "ranks": [
         {"rank": f"TP{number}", "pool": pool, "gb": gb, "tokens": 637109}
@@ -32,7 +33,6 @@ JOURNAL = {
 SETTINGS = {
     "host": "gpu1",
     "unit": "sglang-kimi.service",
-    "ranks": 8,
     "release": "0.5.23",
     "hicache_enabled": True,
     "speculative_enabled": True,
