@@ -15,8 +15,8 @@ short_description: Environment variables that a release of SGLang needs for type
 version_added: 0.1.0
 author: llmfleet contributors (@llmfleet)
 description:
-  - Returns C(SGLANG_ENABLE_SPEC_V2) for EAGLE speculation with topk 1 in 0.5.9 to 0.5.13, the releases that read it,
-    and an empty mapping otherwise.
+  - Returns C(SGLANG_ENABLE_SPEC_V2) for EAGLE speculation (also as NEXTN) with topk 1 in 0.5.9 to 0.5.13, the
+    releases that read it, and an empty mapping otherwise.
 positional: release
 options:
   _input:

@@ -13,7 +13,7 @@ short_description: Ranks that one node of a service runs
 version_added: 0.1.0
 author: llmfleet contributors (@llmfleet)
 description:
-  - Tells how many ranks run on a host, and which, from tensor-parallel size, pipeline stages and nodes.
+  - Tells how many ranks run on a host, and which, from tensor, data, context and pipeline parallelism and nodes.
 options:
   _input:
     description: The variables of role C(serve) without their prefix.

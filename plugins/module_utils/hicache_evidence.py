@@ -16,14 +16,18 @@ from collections import OrderedDict, namedtuple
 
 from .hicache_log import (
     APP_PREFIX,
+    is_access,
+    is_access_head,
     is_bar,
     is_dump,
     json_message,
     parse_segment,
+    parse_server_args,
     quiet_level,
     repeated,
     split_prefix,
     strip_ansi,
+    whole_settings,
 )
 from .journal import LINE_LIMIT, MESSAGE_ID_STARTED, MESSAGE_ID_STARTING, TextReader, full_unit_name
 
@@ -45,6 +49,27 @@ _UNIT_TOKEN = re.compile(r"\b([\w@:.\\-]+\.(?:service|scope|socket|target|timer|
 _LIKELY = re.compile(r"(?i)sglang|kimi|deepseek|llm|inference|hicache")
 _HELPER = re.compile(r"(?i)export|rout|gateway|proxy|check|backup|prepar|download|monitor|metric|clean")
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt): \S")
+_SESSION = re.compile(r"(?:session-\w{1,40}\.scope|user@\d{1,10}\.service)$")
+# Forms in which nobody can have wrapped a line.
+_EXACT_FORMS = ("json", "export", "json-lines")
+_MAX_ORIGINS = 256
+_MAX_PAST = 4096
+_MAX_UNKNOWN = 8
+# A text of SGLang about host memory that no table knows, and the ones that say nothing about an allocation.
+_HOST_WORDS = re.compile(r"Allocating |[^\r\n]{0,300}\bhost (?:pool|memory)\b")
+_HOST_KNOWN = re.compile(r"HiCache |Sync fixed-size HiCache|Attached hybrid pool|Not enough host memory")
+# What only the beginning of a start says, before or beside its arguments.
+_BEGINNINGS = ("distributed", "weights", "device_pool", "device_tokens")
+_LAUNCH = re.compile(
+    r"(?:\+ (?:exec )?\S{0,200}(?:python\S{0,40}|sglang)\b[^\r\n]{0,200}|(?:Starting|Launching|Restarting)\b"
+    r"[^\r\n]{0,80}|[^\r\n]{0,200}\bpython3? -m )(?i:sglang)\b"
+)
+_FRAME = re.compile(r'File "(?P<file>[^"\r\n]{1,500})", line \d{1,9}, in (?P<place>\S{1,200})')
+_LAUNCHER = re.compile(r"(?:^|/)(?:sglang|launch_server\.py|sglang/__main__\.py)$|\brunpy\b")
+_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
+# What a message that continues on the next line of a terminal may begin with.
+_FIGURE_LINE = re.compile(r"(?:(?:Full|SWA) )?KV Cache (?:is allocated|VA upper bound)\b|max_total_num_tokens=")
+_READY_TEXT = "The server is fired up and ready to roll!"
 _OURS_COMM = re.compile(r"(?i)sglang|python|pt_main_thread|torch|ray::")
 
 
@@ -65,36 +90,200 @@ def _unit_in(words):
     return names[0] if names else None
 
 
+class _Origin:
+    """What one container or pod (None: everything that names none) has said in a start."""
+
+    def __init__(self):
+        self.settings = {}
+        self.marks = set()
+        self.deaths = []
+        self.cuts = []
+        self.ready_number = None
+        self.ready_at = None
+        self.last_error = None
+
+
 class Start:
-    """What one start has said so far."""
+    """What one start has said so far.
+
+    Readiness, deaths, marks, settings and figures of the device belong to the origin that wrote them. The properties
+    without an origin speak of those that matter: the ones that allocated, or whose arguments turn HiCache on, or all
+    where there is none of these; and always of what names no origin.
+    """
 
     def __init__(self, number=0):
         self.number = number
         self.allocations = []
-        self.deaths = []
         self.losses = OrderedDict()
-        self.cuts = []
         self.unclear = []
-        self.device = OrderedDict()
-        self.pools = OrderedDict()
-        # (origin, tags): device lines in their order, and origin: server arguments
-        self.device_lines = OrderedDict()
-        self.settings = {}
-        self.settings_by = OrderedDict()
-        self.marks = set()
+        self.unknown_lines = []
+        # Allocation lines that were put together again: whoever printed the log laid it out anew.
+        self.rejoined = 0
+        self.origins = OrderedDict()
         self.begun = False
         self.invocation = None
         self.started_at = None
-        self.ready_at = None
-        self.ready_number = None
         self.progress = None
-        self.last_error = None
         self.messages = 0
         self.pids = set()
+        self._device = OrderedDict()
+        self._pools = OrderedDict()
+        self._device_lines = OrderedDict()
+
+    # -- by origin ----------------------------------------------------------------------------------------------
+
+    def of(self, origin):
+        """The :class:`_Origin` of that name, made when it is new; beyond the most that are kept, that of no name."""
+        if origin not in self.origins:
+            if len(self.origins) >= _MAX_ORIGINS:
+                origin = None
+            self.origins.setdefault(origin, _Origin())
+        return self.origins[origin]
+
+    def ready_of(self, origin):
+        """Tell whether this origin said that it is ready."""
+        known = self.origins.get(origin)
+        return known is not None and known.ready_number is not None
+
+    def forget(self, origin):
+        """Drop what one origin said: it has begun again."""
+        self.origins.pop(origin, None)
+        self.allocations = [item for item in self.allocations if item.origin != origin]
+        for holder in (self._device, self._pools, self._device_lines):
+            for key in [key for key in holder if key[0] == origin]:
+                del holder[key]
+
+    def alone(self, origin):
+        """Tell whether no other origin has said anything in this start."""
+        return all(name == origin for name in self.origins)
+
+    def _relevant(self):
+        if len(self.origins) < 2:
+            return list(self.origins)
+        names = {item.origin for item in self.allocations}
+        names |= {name for name, one in self.origins.items() if one.settings.get("enable_hierarchical_cache") is True}
+        names &= set(self.origins)
+        return [name for name in self.origins if name is None or not names or name in names]
+
+    def _ready(self):
+        """The origins whose readiness makes the start ready, or an empty list."""
+        allocated = {item.origin for item in self.allocations}
+        if not allocated:
+            return [one for one in self.origins.values() if one.ready_number is not None]
+        # Of the nodes of one server the first alone says it.
+        first = [name for name in allocated if not ((self.of(name).settings.get("node_rank") or 0) > 0)]
+        asked = [self.of(name) for name in first or allocated]
+        return asked if all(one.ready_number is not None for one in asked) else []
 
     @property
     def ready(self):
-        return self.ready_number is not None
+        return bool(self._ready())
+
+    @property
+    def ready_number(self):
+        """Number of the message with which the start became ready, or None."""
+        return max((one.ready_number for one in self._ready()), default=None)
+
+    @property
+    def ready_at(self):
+        """Time of that message, or None."""
+        last = max(self._ready(), key=lambda one: one.ready_number, default=None)
+        return last.ready_at if last else None
+
+    @property
+    def deaths(self):
+        """Deaths in the order of the log. Trouble after the readiness of its own origin is a death."""
+        found = []
+        for name in self._relevant():
+            one = self.origins[name]
+            late = one.ready_number if name is not None else self.ready_number
+            for death in one.deaths:
+                after = death.effect == "trouble" and late is not None and death.number > late
+                found.append(death._replace(effect="death") if after else death)
+        return sorted(found, key=lambda death: death.number)
+
+    @property
+    def marks(self):
+        found = set()
+        for name in self._relevant():
+            found |= self.origins[name].marks
+        return found
+
+    @property
+    def settings(self):
+        """Arguments of the origin that allocated first, else of the first one that printed any."""
+        names = [item.origin for item in self.allocations[:1]] + self._relevant()
+        found = [self.origins[name].settings for name in names if name in self.origins]
+        return next((one for one in found if one), {})
+
+    @property
+    def settings_by(self):
+        """Arguments of every origin that printed any."""
+        return OrderedDict((name, one.settings) for name, one in self.origins.items() if one.settings)
+
+    @property
+    def cuts(self):
+        """Allocation lines that break off, as (tags, text)."""
+        return [cut[:2] for name in self._relevant() for cut in self.origins[name].cuts]
+
+    @property
+    def last_error(self):
+        """Text of the last exception, or None."""
+        found = [self.origins[name].last_error for name in self._relevant()]
+        return max((one for one in found if one), default=(0, None))[1]
+
+    @property
+    def device(self):
+        return self._figures(self._device)
+
+    @property
+    def pools(self):
+        return self._figures(self._pools)
+
+    @property
+    def device_lines(self):
+        """The lines about pools on the device of each (origin, tags), in their order; see :func:`_device_line`."""
+        return self._figures(self._device_lines)
+
+    def describe(self, origin, tags, data):
+        """Keep what a line about a pool on the device says beside its tokens."""
+        if len(self._device_lines) < 1024 or (origin, tags) in self._device_lines:
+            lines = self._device_lines.setdefault((origin, tags), [])
+            if len(lines) < 8:
+                lines.append(_device_line(data))
+
+    def _figures(self, holder):
+        names = self._relevant()
+        if len(names) == len(self.origins):
+            return holder
+        return OrderedDict((key, value) for key, value in holder.items() if key[0] in names)
+
+    def figure(self, code, origin, tags, tokens):
+        """Keep the first count of device tokens of each rank; ``code``: device_tokens or device_pool."""
+        holder = self._device if code == "device_tokens" else self._pools
+        if len(holder) < 1024:
+            holder.setdefault((origin, tags), tokens)
+
+    def die(self, origin, death):
+        """Keep a death; of too many, one that may still turn out to be harmless gives way."""
+        deaths = self.of(origin).deaths
+        if len(deaths) >= MAX_DEATHS:
+            mild = next((index for index, one in enumerate(deaths) if one.effect == "trouble"), None)
+            if mild is None:
+                return
+            del deaths[mild]
+        deaths.append(death)
+
+    def become_ready(self, origin, number, time):
+        """Note that an origin is ready; what was cut before it, was cut by whoever printed the log."""
+        one = self.of(origin)
+        if one.ready_number is None:
+            one.ready_number, one.ready_at = number, time
+        if one.cuts:
+            self.lose("cut_lines", "lines were cut or wrapped by whoever printed the log", len(one.cuts))
+            one.cuts = []
+
+    # -- in all ---------------------------------------------------------------------------------------------------
 
     def lose(self, code, message, count=1):
         """Note that messages of this start are missing or hidden."""
@@ -106,7 +295,10 @@ class Start:
 
     def empty(self):
         """Tell whether nothing of this start was seen that a new start would have to wipe out."""
-        return not (self.allocations or self.deaths or self.ready or self.cuts or self.marks - {"server_args"})
+        return not self.allocations and not any(
+            one.deaths or one.ready_number is not None or one.cuts or one.marks - {"server_args"}
+            for one in self.origins.values()
+        )
 
 
 class Evidence:
@@ -123,13 +315,17 @@ class Evidence:
         self.starts = 0
         self.restarts = 0
         self.messages = 0
-        self._past = set()
+        self._past = OrderedDict()
         self._current = None
         self._starting = False
         self._open = OrderedDict()
         self._head = None
         self._learned = None
         self._strangers = OrderedDict()
+        self._pending = OrderedDict()
+        self._traces = OrderedDict()
+        self._width = None
+        self._head_length = 0
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -169,7 +365,12 @@ class Evidence:
         if record is None or record.writer != "app" or not record.text or not self._belongs(record):
             return
         pieces = [piece.strip() for piece in re.split(r"[\r\n]", strip_ansi(record.text[-4000:])) if piece.strip()]
-        if pieces and not is_dump(record.text) and (is_bar(pieces[-1]) or APP_PREFIX.match(pieces[-1])):
+        if (
+            pieces
+            and not is_dump(record.text)
+            and not is_access(pieces[-1])
+            and (is_bar(pieces[-1]) or APP_PREFIX.match(pieces[-1]))
+        ):
             self.start.progress = (pieces[-1] if is_bar(pieces[-1]) else split_prefix(pieces[-1]).rest)[:200]
 
     def feed_all(self, records):
@@ -198,9 +399,21 @@ class Evidence:
         self.start.started_at = _when(record)
         self.starts += 1
         self._open.clear()
+        self._pending.clear()
         self._head = None
 
+    def _renew(self, record):
+        """An origin has begun again: what it said before is out of date."""
+        if self.start.alone(record.origin):
+            self._new_start(record, True, self._current or self.invocation)
+        else:
+            self.start.forget(record.origin)
+            self._pending.pop(record.origin, None)
+            self.starts += 1
+
     def _belongs(self, record):
+        if record.writer == "other":
+            return False
         if record.invocation:
             if self.invocation:
                 if record.invocation != self.invocation:
@@ -213,12 +426,16 @@ class Evidence:
                 if record.invocation in self._past:
                     return False
                 if self._current:
-                    self._past.add(self._current)
+                    self._past[self._current] = True
+                    while len(self._past) > _MAX_PAST:
+                        self._past.popitem(last=False)
                 self._current = record.invocation
                 self._starting = False
                 self._new_start(record, False, record.invocation)
             return True
-        if self.invocation and record.form in ("json", "export") and record.writer == "app":
+        # A process whose unit is not known (it ended before journald looked) may be anybody's.
+        unproven = self.invocation or (self._current and not record.unit and not record.hidden)
+        if unproven and record.form in ("json", "export") and record.writer == "app":
             return False
         return not (record.unit and record.writer in ("app", "systemd", "kernel") and not self._our_unit(record.unit))
 
@@ -227,6 +444,8 @@ class Evidence:
             return True
         if self.unit:
             return name == self.unit
+        if self._current and _SESSION.match(name):
+            return False
         if _likeness(name) > _likeness(self._learned or ""):
             self._learned = name
         return self._learned is None or name == self._learned
@@ -264,18 +483,25 @@ class Evidence:
         words = {
             "rate_limited": "messages of the unit were dropped by a rate limit",
             "blob": "messages are shown as blob data",
+            "cut_lines": "lines were shortened by whoever printed the log",
             "no_permission": "the journal could not be read with the rights of this user",
             "journal_damaged": "a journal file is damaged",
         }
         self.start.lose(event.code, words.get(event.code, event.code), count)
 
     def _collector(self, record):
+        events = [event for event in parse_segment(record.text, record.writer) if event.kind == "loss"]
+        named = next((event.data["unit"] for event in events if event.data.get("unit")), None)
+        if not record.invocation:
+            if record.unit and not self._our_unit(record.unit):
+                return
+            if not record.unit and named and not self._our_text(named.rstrip("."), False):
+                return
         if record.count:
             self.start.lose("rate_limited", "messages of the unit were dropped by a rate limit", record.count)
             return
-        for event in parse_segment(record.text, record.writer):
-            if event.kind == "loss":
-                self._lose(event, record)
+        for event in events:
+            self._lose(event, record)
 
     # -- systemd and the kernel -----------------------------------------------------------------------------------
 
@@ -317,26 +543,32 @@ class Evidence:
             return True
         if pid and pid in self._strangers:
             return False
+        known = self.unit or self._learned
         if "task_memcg=" in text or "oom_memcg=" in text:
-            ours = self._our_cgroup(text)
+            ours = self._our_cgroup(text, known)
             victim = re.search(r"\bpid=(\d{1,10})\b", text)
             if victim and int(victim.group(1)) in self.start.pids:
                 return True
-            # The next words of the kernel name the victim by a name that many programs share.
-            if victim and not ours and (self.unit or self._learned):
+            # The next words of the kernel name the victim by its process id, and by a name that many programs share.
+            if victim and ours and len(self.start.pids) < 4096:
+                self.start.pids.add(int(victim.group(1)))
+            if victim and not ours and known:
                 self._strangers[victim.group(1)] = True
                 while len(self._strangers) > _MAX_OPEN:
                     self._strangers.popitem(last=False)
             return ours
         comm = event.data.get("comm")
+        if self.unit:
+            # A kernel that names no cgroup leaves the name alone; that of an interpreter says nothing.
+            return bool(event.code == "killed_by_oom" and comm and re.search(r"(?i)sglang", comm))
         return bool(comm and _OURS_COMM.search(comm))
 
-    def _our_cgroup(self, text):
+    @staticmethod
+    def _our_cgroup(text, known):
         """Tell whether the kernel's words about an OOM kill name the cgroup of our unit, or SGLang itself."""
-        groups = re.findall(r"(?:task_memcg|oom_memcg)=(\S*?)(?:,|$)", text)
-        name = self.unit or self._learned
-        if any(name and f"/{name}" in group for group in groups):
-            return True
+        groups = re.findall(r"\btask_memcg=(\S*?)(?:,|$)", text) or re.findall(r"\boom_memcg=(\S*?)(?:,|$)", text)
+        if known:
+            return any(known in group.split("/") for group in groups)
         if any(_LIKELY.search(group) for group in groups):
             return True
         task = re.search(r"\btask=([^,]+)", text)
@@ -375,6 +607,12 @@ class Evidence:
 
     def _continues(self, record, text):
         """Decide whether a line without a collector's prefix may begin a message."""
+        if self._head == "access":
+            # The rest of a record of a request, wrapped by a terminal: the client's words.
+            wrapped = self._width is not None and self._head_length == self._width
+            self._head_length = len(record.text)
+            if wrapped or not APP_PREFIX.match(strip_ansi(text).lstrip()):
+                return False
         if self._head == "dump" and not APP_PREFIX.match(strip_ansi(text).lstrip()):
             return False
         if record.cont == "indented":
@@ -385,6 +623,8 @@ class Evidence:
         known = self._open.get(record.pid)
         if known is None or known[0] == "other":
             return False
+        if is_access_head(strip_ansi(known[1]).strip()):
+            return True
         # A process that was cut between two writes begins a new message with its own prefix.
         return known[0] == "bar" or not APP_PREFIX.match(strip_ansi(text).lstrip())
 
@@ -423,14 +663,19 @@ class Evidence:
             clean = strip_ansi(piece).strip()
             if not clean:
                 continue
-            if only_bars and is_bar(clean):
+            access = is_access(clean)
+            if only_bars and not access and is_bar(clean):
                 self.start.progress = clean[-200:]
                 self._head = "bar"
                 continue
             if not only_bars and not fatal_head:
                 continue
             writer = "app" if record.writer == "app" else None
-            for event in parse_segment(clean, writer):
+            events = [] if access else parse_segment(clean, writer)
+            if only_bars and not access:
+                self._trace(clean, record)
+                events = self._rejoin(piece, clean, events, record, writer)
+            for event in events:
                 if extra and not event.tags:
                     event = event._replace(tags=extra)
                 if only_bars or event.kind == "fatal":
@@ -438,20 +683,127 @@ class Evidence:
                 fatal_head = fatal_head or event.kind == "fatal"
             if (only_bars and record.cont is None) or record.cont == "bare":
                 self._head = "dump" if is_dump(clean) else "text"
+                if access and is_access_head(clean) and record.cont:
+                    self._head, self._head_length = "access", len(record.text)
             only_bars = False
+
+    # -- lines that a terminal or an author wrapped -----------------------------------------------------------------
+
+    def _rejoin(self, piece, clean, events, record, writer):
+        """Put a wrapped line together again: returns the events of the whole line where this piece completes one."""
+        if record.form in _EXACT_FORMS:
+            return events
+        pending = self._pending.pop(record.origin, None)
+        quiet = all(event.kind == "text" for event in events)
+        if pending and quiet and not APP_PREFIX.match(clean) and not _RAISED.match(clean):
+            kind, text, lines, cut = pending
+            raw = strip_ansi(piece).rstrip("\r\n")
+            joins = [text + raw, f"{text} {clean}"] if kind != "figure" else [text + raw]
+            for joined in joins:
+                found = parse_segment(joined, writer)
+                if kind == "settings" or (found and found[0].kind == ("alloc" if kind == "cut" else "mark")):
+                    break
+            else:
+                if lines < 12 and len(joins[0]) < 2000:
+                    self._pending[record.origin] = (kind, joins[0], lines + 1, cut)
+                return events
+            if kind == "settings":
+                return self._more_settings(joins[raw[:1].isspace()], lines, record)
+            cuts = self.start.of(record.origin).cuts
+            if cut in cuts:
+                cuts.remove(cut)
+            self.start.rejoined += kind == "cut"
+            self._await(joined, found, record)
+            return found
+        self._await(clean, events, record)
+        return events
+
+    def _more_settings(self, joined, lines, record):
+        """Read the arguments again with the line that continues them."""
+        one = self.start.of(record.origin)
+        if joined.rstrip().endswith((")", "}")):
+            one.settings = parse_server_args(joined)
+        elif lines < 400 and len(joined) < 65536:
+            one.settings = parse_server_args(whole_settings(joined))
+            self._pending[record.origin] = ("settings", joined, lines + 1, None)
+        return []
+
+    def _await(self, text, events, record):
+        """Remember a line that the next one of the same origin may continue."""
+        event = events[0] if events else None
+        if event is None or record.line_break or is_dump(text) or len(text) > 65536:
+            return
+        kind, cut = None, None
+        if event.kind == "cut":
+            kind = "figure" if event.code == "figure" else "cut"
+            cut = (event.tags, event.text[:120], self.messages)
+        elif event.code == "server_args" and not text.rstrip().endswith((")", "}")):
+            kind, text = "settings", event.text
+        elif event.kind == "text" and len(event.text) < 2000:
+            ready = len(event.text) > 3 and _READY_TEXT.startswith(event.text)
+            kind = "mark" if ready or _FIGURE_LINE.match(event.text) else None
+        if kind:
+            self._pending[record.origin] = (kind, text, 1, cut)
+            while len(self._pending) > _MAX_OPEN:
+                self._pending.popitem(last=False)
+        if kind and record.cont and record.form == "plain":
+            self._width = len(record.text)
+
+    # -- an interpreter that ended before the server began ------------------------------------------------------------
+
+    def _trace(self, clean, record):
+        """Follow tracebacks: one that begins in the server's own launcher ends its main process."""
+        key = (record.origin, record.pid)
+        trace = self._traces.get(key)
+        if clean.startswith("Traceback (most recent call last)"):
+            self._traces[key] = [None, False]
+            while len(self._traces) > _MAX_OPEN:
+                self._traces.popitem(last=False)
+            return
+        if trace is None:
+            return
+        frame = _FRAME.match(clean)
+        if frame:
+            if trace[0] is None:
+                trace[0] = bool(_LAUNCHER.search(frame.group("file")))
+            own = re.search(r"(?:^|/)(?:sglang|launch_server\.py)(?:/|$)", frame.group("file"))
+            trace[1] = trace[1] or bool(own and frame.group("place") == "<module>")
+        elif APP_PREFIX.match(clean):
+            # Another message: the traceback has ended.
+            del self._traces[key]
+        elif _RAISED.match(clean):
+            del self._traces[key]
+            if trace[0] and trace[1] and self.start.ready_of(record.origin):
+                self._renew(record)
+            self.start.of(record.origin).last_error = (self.messages, clean[:400])
+            if trace[0] and trace[1]:
+                self.start.die(
+                    record.origin,
+                    Death(
+                        "launch_failed",
+                        "trouble",
+                        "the server's program ended by an exception: read the traceback that ends with this message",
+                        clean[:600],
+                        self.messages,
+                        (),
+                        _when(record),
+                        {},
+                    ),
+                )
 
     def _event(self, event, record):
         start = self.start
         if event.kind == "alloc":
+            self._learn(record)
+            if record.pid is None and start.ready_of(record.origin):
+                # Where processes are known, the judgement tells a second server from a second start.
+                self._renew(record)
+                start = self.start
             if len(start.allocations) < MAX_ALLOCATIONS:
+                start.of(record.origin)
                 start.allocations.append(_allocation(event, record, self.messages))
         elif event.kind == "cut":
-            if event.code == "ellipsis":
-                start.lose("cut_lines", "lines were shortened by whoever printed the log")
-            elif record.line_break == "input-end":
-                start.lose("input_cut", "the log ends in the middle of an allocation line")
-            elif len(start.cuts) < 64:
-                start.cuts.append((event.tags, event.text[:120]))
+            self._cut(event, record)
         elif event.kind == "unclear":
             if len(start.unclear) < 64:
                 start.unclear.append(event.tags)
@@ -461,9 +813,27 @@ class Evidence:
         elif event.kind == "mark":
             self._mark(event, record)
         elif event.kind == "loss":
-            self._lose(event, record)
+            # Who writes JSON hides nothing as a blob.
+            if event.code != "blob" or record.form not in _EXACT_FORMS:
+                self._lose(event, record)
         elif event.kind == "text":
             self._words(event, record)
+
+    def _cut(self, event, record):
+        start = self.start
+        if event.code == "figure":
+            start.begun = True
+        elif event.code == "ellipsis":
+            start.lose("cut_lines", "lines were shortened by whoever printed the log")
+        elif record.line_break == "input-end":
+            start.lose("input_cut", "the log ends in the middle of an allocation line")
+        elif len(start.of(record.origin).cuts) < 64:
+            start.of(record.origin).cuts.append((event.tags, event.text[:120], self.messages))
+
+    def _learn(self, record):
+        """Where no unit is given, the one that allocates is the one that is meant."""
+        if record.unit and not self.unit and not _likeness(self._learned or ""):
+            self._learned = record.unit
 
     def _claimed(self, event, record):
         """Decide whether systemd's or the kernel's words, in a form without writer, are about this start."""
@@ -482,38 +852,41 @@ class Evidence:
         if is_dump(event.text):
             return
         if ("launch_server" in event.text or "sglang serve" in event.text) and quiet_level(event.text):
-            self.start.settings.setdefault("log_level", quiet_level(event.text))
+            self.start.of(record.origin).settings.setdefault("log_level", quiet_level(event.text))
         if _ERROR.match(event.text):
-            self.start.last_error = event.text[:400]
+            self.start.of(record.origin).last_error = (self.messages, event.text[:400])
         if event.data.get("had_app"):
             self.start.progress = event.text[:200]
+            unknown = _HOST_WORDS.match(event.text) and not _HOST_KNOWN.match(event.text)
+            if unknown and len(self.start.unknown_lines) < _MAX_UNKNOWN:
+                self.start.unknown_lines.append(event.text[:300])
+        elif _LAUNCH.match(event.text) and self.start.ready_of(record.origin):
+            self._renew(record)
 
     def _mark(self, event, record):
-        start = self.start
-        if event.code == "server_args" and not event.tags and not self._same_start(record):
-            start = self.start
-        elif event.code == "distributed" and self._again(event, record):
-            self._new_start(record, True, self._current or self.invocation)
-            start = self.start
-        start.marks.add(event.code)
         if event.code == "server_args":
-            if not start.settings:
-                start.settings = event.data
-            if not event.tags and len(start.settings_by) < 64:
-                start.settings_by[record.origin] = event.data
+            if not event.tags and not self._same_start(record):
+                self._renew(record)
+        elif event.code in _BEGINNINGS:
+            # A server that is ready does not begin: it was started again, and its arguments are not in the log.
+            ready = self.start.ready_of(record.origin)
+            if ready or (event.code == "distributed" and self._again(event, record)):
+                self._renew(record)
+        start = self.start
+        one = start.of(record.origin)
+        one.marks.add(event.code)
+        if event.code == "server_args":
+            self._learn(record)
+            if not one.settings.keys() - {"log_level"}:
+                one.settings = {**one.settings, **event.data}
             start.begun = True
         elif event.code in ("device_tokens", "device_pool"):
-            holder = start.device if event.code == "device_tokens" else start.pools
-            key = (record.origin, event.tags)
-            if len(holder) < 1024:
-                holder.setdefault(key, int(event.data["tokens"]))
-                if holder is start.pools and len(start.device_lines.setdefault(key, [])) < 8:
-                    start.device_lines[key].append(_device_line(event.data))
+            start.figure(event.code, record.origin, event.tags, int(event.data["tokens"]))
+            if event.code == "device_pool":
+                start.describe(record.origin, event.tags, event.data)
             start.begun = True
         elif event.code == "ready":
-            if not start.ready:
-                start.ready_number = self.messages
-                start.ready_at = _when(record, event)
+            start.become_ready(record.origin, self.messages, _when(record, event))
         elif event.code in ("distributed", "weights", "memory_pool_end", "graphs", "distributed_end", "weights_end"):
             start.begun = True
         if event.code not in ("request", "server_args"):
@@ -522,16 +895,15 @@ class Evidence:
             start.started_at = _when(record, event)
 
     def _same_start(self, record):
-        """Handle a new line of server arguments: after allocation lines it means that the server was started again."""
-        if self.start.empty() or not (self.start.allocations or self.start.ready or self.start.deaths):
-            return True
-        others = [item for item in self.start.allocations if item.origin != record.origin]
-        if others:
-            # Another container of the same log: only its own earlier lines are out of date.
-            self.start.allocations = others
-            return True
-        self._new_start(record, True, self._current or self.invocation)
-        return False
+        """Tell whether a new line of server arguments is of this start: after allocations, readiness or a death of
+        the same origin it means that the server was started again."""
+        one = self.start.origins.get(record.origin)
+        if any(item.origin == record.origin for item in self.start.allocations):
+            return False
+        if one is not None and (one.deaths or one.ready_number is not None):
+            return False
+        unnamed = self.start.origins.get(None)
+        return not (self.start.alone(record.origin) and unnamed is not None and unnamed.deaths)
 
     def _again(self, event, record):
         for item in self.start.allocations:
@@ -544,19 +916,25 @@ class Evidence:
         counter = event.data.get("counter")
         if counter:
             self.restarts = max(self.restarts, int(counter))
-        if len(self.start.deaths) < MAX_DEATHS:
-            self.start.deaths.append(
-                Death(
-                    event.code,
-                    event.data["effect"],
-                    event.data["advice"],
-                    event.text[:600],
-                    self.messages,
-                    event.tags,
-                    _when(record, event),
-                    {key: event.data[key] for key in ("constraint", "counter", "pid", "comm") if key in event.data},
-                )
-            )
+        origin = record.origin
+        if event.code == "container_exited" and event.text.split()[0] in self.start.origins:
+            # Compose says it in its own name.
+            origin = event.text.split()[0]
+        if _ERROR.match(event.text):
+            self.start.of(record.origin).last_error = (self.messages, event.text[:400])
+        self.start.die(
+            origin,
+            Death(
+                event.code,
+                event.data["effect"],
+                event.data["advice"],
+                event.text[:600],
+                self.messages,
+                event.tags,
+                _when(record, event),
+                {key: event.data[key] for key in ("constraint", "counter", "pid", "comm") if key in event.data},
+            ),
+        )
 
 
 def read_log(stream, unit=None, invocation=None):

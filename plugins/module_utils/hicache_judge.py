@@ -75,6 +75,7 @@ def check_ask(ask):
         if problem:
             raise ValueError(problem)
 
+
 _CAP = 20
 _ROUNDING = 0.005
 
@@ -714,6 +715,8 @@ def judge(start, ask, around=None, restarts=0):
     dead = _dead(start, around, reasons, ask)
     settings_right = started.check(start, ask, release_of(start, ask), reasons)
     sizes_right = check_sizes(start, ranks, ask, reasons, around.metrics) if seen and number else True
+    if sizes_right is False and start.rejoined:
+        sizes_right = _doubt_sizes(start, reasons)
     if not settings_right:
         sizes_right = False
     allocation = _allocation_verdict(start, around, reasons, ranks, number, missing, odd, sizes_right, dead, retraction)
@@ -751,6 +754,24 @@ def _with_bytes(start, ask, reasons):
     return ask._replace(
         bytes_per_token=found.main, draft_bytes_per_token=found.draft, stage_bytes=found.stages or ask.stage_bytes
     )
+
+
+_SIZE_CODES = ("size_wrong", "size_zero", "sizes_differ", "bytes_per_token_wrong", "draft_size_wrong")
+
+
+def _doubt_sizes(start, reasons):
+    """Figures of a log that somebody laid out anew are no proof against a size; returns None in place of False."""
+    for item in reasons.items:
+        if item["code"] in _SIZE_CODES and item["verdict"] == FAIL:
+            item["verdict"] = INCONCLUSIVE
+    if any(item["code"] == "draft_missing" for item in reasons.items):
+        return False
+    reasons.unknown(
+        "lines_wrapped",
+        f"{start.rejoined} allocation line(s) were wrapped by whoever printed the log, so that it is not the server's "
+        "own text any more. Judge the journal itself, or a log that was saved with journalctl --no-pager --full.",
+    )
+    return None
 
 
 def _makes_retraction_pools(start, ask):
@@ -1036,7 +1057,7 @@ _REMEDY = {
     "null_message": "Read the log with journalctl -o json --all.",
     "oversize_message": "Look for what writes such messages.",
     "damaged_message": "Save the log again.",
-    "cut_lines": "Save the log with journalctl --no-pager --full.",
+    "cut_lines": "systemctl status and narrow terminals do that: save the log with journalctl --no-pager --full.",
     "input_cut": "Save the whole log.",
     "no_permission": "Read it as root or as a member of the group systemd-journal (become).",
     "journal_damaged": "Run journalctl --verify.",

@@ -47,7 +47,7 @@ POOLS = (
         re.compile(
             r"Allocating (?P<label>[A-Za-z][\w.-]*) hierarchical KV host pool: (?P<tokens>\d{1,15}) tokens, "
             rf"{_GB}(?:\.|, packed MTP KV layers: target_layers=(?P<target_layers>\d{{1,6}}), "
-            r"draft_layers=(?P<draft_layers>\d{1,6}), total_layers=(?P<total_layers>\d{1,6})\.|, [^\r\n]{1,200}\.)"
+            r"draft_layers=(?P<draft_layers>\d{1,6}), total_layers=(?P<total_layers>\d{1,6})\.|, [^\r\n\[]{1,200}\.)"
         ),
         "0.5.17",
         None,
@@ -56,7 +56,7 @@ POOLS = (
         "mamba",
         "side",
         "Allocating # GB host memory for hierarchical Mamba cache",
-        re.compile(rf"Allocating {_GB} for hierarchical Mamba cache(?: \([^\r\n]*\))?\."),
+        re.compile(rf"Allocating {_GB} for hierarchical Mamba cache(?: \([^\r\n\[]*\))?\."),
         "0.5.10",
         None,
     ),
@@ -64,7 +64,7 @@ POOLS = (
         "indexer",
         "side",
         "Allocating # GB host memory for DSA indexer",
-        re.compile(rf"Allocating {_GB} for (?:NSA|DSA) indexer\b[^\r\n]*\."),
+        re.compile(rf"Allocating {_GB} for (?:NSA|DSA) indexer\b[^\r\n\[]*\."),
         "0.5.11",
         None,
     ),
@@ -72,7 +72,7 @@ POOLS = (
         "v4_paged",
         "side",
         "Allocating # GB host memory for V4 paged pool",
-        re.compile(rf"Allocating {_GB} for V4 paged pool '(?P<item>[^'\r\n]*)'[^\r\n]*\."),
+        re.compile(rf"Allocating {_GB} for V4 paged pool '(?P<item>[^'\r\n]*)'[^\r\n\[]*\."),
         "0.5.12",
         None,
     ),
@@ -80,7 +80,7 @@ POOLS = (
         "v4_state",
         "side",
         "Allocating # GB host memory for V4 state pool",
-        re.compile(rf"Allocating {_GB} for V4 state pool '(?P<item>[^'\r\n]*)'[^\r\n]*\."),
+        re.compile(rf"Allocating {_GB} for V4 state pool '(?P<item>[^'\r\n]*)'[^\r\n\[]*\."),
         "0.5.12",
         None,
     ),
@@ -88,12 +88,12 @@ POOLS = (
         "minimax_index",
         "side",
         "Allocating # GB host memory for MiniMax",
-        re.compile(rf"Allocating {_GB} for MiniMax (?:sparse index-K|NVFP4 index cache)\b[^\r\n]*\."),
+        re.compile(rf"Allocating {_GB} for MiniMax (?:sparse index-K|NVFP4 index cache)\b[^\r\n\[]*\."),
         "0.5.15",
         None,
     ),
     # A pool that a later release adds: never a rank, but memory.
-    Pool("other", "side", None, re.compile(rf"Allocating {_GB} for [^\r\n]{{1,200}}\."), None, None),
+    Pool("other", "side", None, re.compile(rf"Allocating {_GB} for [^\r\n\[]{{1,200}}\."), None, None),
     # Code of 0.5.20 and newer that no release reaches yet: the rank shares the pool of another one.
     Pool(
         "shared",
@@ -425,6 +425,7 @@ LOSSES = (
         ),
         "rsyslog",
     ),
+    ("cut_lines", re.compile(r"Hint: Some lines were ellipsized\b"), "journalctl"),
     ("blob", re.compile(r"\[[\d.]+[KMGTPE]?B? blob data\]\s*$"), None),
     (
         "no_permission",
@@ -609,6 +610,57 @@ def is_bar(text):
     return not rest or bool(_BAR_START.match(rest))
 
 
+# -- access records -----------------------------------------------------------------------------------------------
+
+# What the client sent stands in an access record as it came: its address may be a made X-Forwarded-For, its path and
+# agent hold what it likes. How the record ends is the web server's own: uvicorn, granian, aiohttp, nginx, the router.
+_ACCESS_END = re.compile(r"HTTP/\d(?:\.\d)?\\*\" \d{3}\b|\"WebSocket [^\"\r\n]{0,4000}\" (?:\[accepted\]|\d{3}\b)")
+_STATUS = re.compile(r"(?P<status>HTTP/\d(?:\.\d)?\\*\" \d{3})(?: [A-Za-z][A-Za-z' -]{0,60}| -)?\s*$")
+# nginx and others go on with what they sent; a quotation mark of the client they escape.
+_PROXY_STATUS = re.compile(r"(?P<status>HTTP/\d(?:\.\d)?\" \d{3}) (?:\d+|-)(?:\s|$)")
+_ROUTER_REQUEST = re.compile(r"\bhttp_request\{|\b(?:started|finished) processing request\b")
+# uvicorn pads the name of the level; its words about itself are few, all else behind this prefix is an access record
+# whose end was cut off.
+_UVICORN = re.compile(r"(?:\[[^\]\r\n]{0,80}\] ?)?(?:INFO|DEBUG|TRACE):\s{2,}(?P<words>.*)$", re.S)
+_UVICORN_WORDS = re.compile(
+    r"(?:Application (?:startup|shutdown) complete\.|Waiting for (?:application (?:startup|shutdown)\.|connections to "
+    r"close\.[^\r\n]*|background tasks to complete\.[^\r\n]*)|(?:Started|Finished) server process \[\d{1,10}\]"
+    r"|Shutting down|connection (?:open|closed)|Uvicorn running on [^\r\n]{1,200})\s*$"
+)
+
+
+def is_access(text):
+    """Tell whether a line (without control sequences) is a web server's record of a request, whole or cut.
+
+    Such a record is no event of the engine, whatever it holds.
+    """
+    if ("HTTP/" in text or '"WebSocket ' in text) and _ACCESS_END.search(text):
+        return True
+    if ("processing" in text or "http_request{" in text) and _ROUTER_REQUEST.search(text):
+        return True
+    return is_access_head(text)
+
+
+def is_access_head(text):
+    """Tell whether a line begins as an access record of uvicorn does, behind progress bars or not."""
+    if not ("INFO:  " in text or "DEBUG:  " in text or "TRACE:  " in text):
+        return False
+    match = _UVICORN.match(skip_bars(text).lstrip())
+    return bool(match and not _UVICORN_WORDS.match(match.group("words")))
+
+
+def access_status(text):
+    """The end of an access record from ``HTTP/`` to the status, without any word of the client, else an empty text.
+
+    >>> access_status('INFO:     10.0.0.1:5 - "GET /x HTTP/1.1" 500 Internal Server Error')
+    'HTTP/1.1" 500'
+    """
+    match = _STATUS.search(text)
+    if match is None and not is_access_head(text):
+        match = _PROXY_STATUS.search(text)
+    return match.group("status") if match else ""
+
+
 # -- events -----------------------------------------------------------------------------------------------------
 
 #: ``kind``: alloc, cut, fatal, mark, loss or text; ``code``: name from the tables; ``data``: dict;
@@ -616,6 +668,11 @@ def is_bar(text):
 Event = namedtuple("Event", "kind code data tags text time")
 
 _CUT = re.compile(r"Allocating(?: \d| [A-Za-z][\w.-]* hierarchical\b)")
+_CUT_PREFIX = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\[\]\r\n]{0,80}$")
+#: SGLang's own prefix, whole: what follows another text on the same line counts behind it alone.
+OWN_PREFIX = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: " + _TAG + r")*\] ")
+# More than this holds no text of the tables: it is a piece of something that a client sent.
+_LONGEST = 32768
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
 _GLUED = re.compile(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?(?: "
@@ -657,9 +714,22 @@ def repeated(text):
     return (int(match.group("times")), match.group("text")) if match else (1, text)
 
 
-def _looks_cut(rest):
-    """Tell whether ``rest`` is the beginning of an allocation line that lacks its end."""
-    return bool(_CUT.match(rest))
+def _looks_cut(prefix):
+    """Tell whether a message is the beginning of an allocation line that lacks its end."""
+    if _CUT.match(prefix.rest):
+        return True
+    if prefix.had_app:
+        return 0 < len(prefix.rest) < 25 and _is_beginning(prefix.rest)
+    return bool(_CUT_PREFIX.match(prefix.rest))
+
+
+def _is_beginning(rest):
+    word, label, more = (*rest.split(" "), "", "")[:3]
+    if word != "Allocating":
+        return "Allocating ".startswith(rest)
+    if label in LABEL_ROLES:
+        return "hierarchical".startswith(more)
+    return not more and any(known.startswith(label) for known in LABEL_ROLES)
 
 
 def parse_segment(text, writer="app"):
@@ -669,7 +739,7 @@ def parse_segment(text, writer="app"):
     Never raises, whatever the text.
     """
     text = strip_ansi(text).strip()
-    if not text:
+    if not text or (writer in ("app", None) and is_access(text)):
         return []
     for code, pattern, source in LOSSES:
         if source is None or writer in (None, source):
@@ -706,8 +776,13 @@ def _parse_app(text):
         events.append(event)
         rest = prefix.rest[end:].strip() if end else ""
         # Two processes on one stream may lose the line break between their lines.
-        if not rest or not APP_PREFIX.match(rest):
+        if not rest or not OWN_PREFIX.match(rest):
             break
+    if events and events[-1].kind == "mark" and events[-1].code not in ("request", "server_args"):
+        glued = _GLUED.search(events[-1].text)
+        if glued and not is_dump(events[-1].text):
+            other = split_prefix(glued.group(0))
+            events.append(Event("unclear", "glued", {}, other.tags, glued.group(0), other.time))
     if not events:
         rest = prefix.rest
         kind = "text"
@@ -721,24 +796,30 @@ def _parse_app(text):
 
 def _parse_words(prefix, whole):
     rest = prefix.rest
+    if len(rest) > _LONGEST and not rest.startswith("server_args="):
+        return None
     if rest.startswith(("Allocating ", "MLATokenToKVPoolHost dummy")):
         for pool in POOLS:
             match = pool.regex.match(rest)
             if not match:
                 continue
             tail = rest[match.end() :].strip()
-            if tail and not APP_PREFIX.match(tail):
+            if tail and not OWN_PREFIX.match(tail):
                 continue
             return _alloc_event(pool, match, prefix), match.end()
-        if _looks_cut(rest):
-            hidden = rest.endswith(("\u2026", "..."))
-            return Event("cut", "ellipsis" if hidden else "cut", {}, prefix.tags, rest, prefix.time), 0
+    if _looks_cut(prefix):
+        # journalctl and systemctl leave the last tenth of a line behind the mark.
+        hidden = "\u2026" in rest or "..." in rest
+        return Event("cut", "ellipsis" if hidden else "cut", {}, prefix.tags, rest, prefix.time), 0
     for mark in MARKS:
         match = mark.regex.match(rest)
         if match:
             data = {key: value for key, value in match.groupdict().items() if value is not None}
             if mark.code == "server_args":
-                data = parse_server_args(rest)
+                data = parse_server_args(whole_settings(rest))
+            elif mark.code in ("device_tokens", "device_pool") and match.end("tokens") == len(rest):
+                # The figure may go on where the line was cut.
+                return Event("cut", "figure", {}, prefix.tags, rest, prefix.time), 0
             return Event("mark", mark.code, data, prefix.tags, rest, prefix.time), 0
     # uvicorn writes "ERROR:    [Errno 98] ...": its level word is part of the table's text or taken off as prefix.
     for fatal in FATALS:
@@ -765,6 +846,12 @@ _NUMBERS = frozenset(
         *("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"),
     )
 )
+
+
+def whole_settings(text):
+    """The text of ``server_args=ServerArgs(...)`` as far as its settings are whole: a line may end in one of them."""
+    return text if text.rstrip().endswith((")", "}")) else text[: max(text.rfind(","), 0)]
+
 
 _QUIET = re.compile(r"--log-level[= ](?P<level>warn(?:ing)?|error|critical)\b")
 

@@ -7,7 +7,9 @@ Units: GB is 10**9 bytes, as SGLang prints host pools; GiB is 2**30 bytes, as SG
 Everything is computed in bytes and rounded where it is shown.
 
 Source: ``srt/mem_cache/memory_pool_host.py``, ``srt/mem_cache/pool_host/base.py``, ``srt/mem_cache/host_memory.py``,
-``srt/mem_cache/hicache_auto_size.py`` and ``srt/distributed/utils.py`` of the SGLang wheels 0.5.9 to 0.5.23.
+``srt/mem_cache/hicache_auto_size.py``, ``srt/mem_cache/hybrid_cache/hybrid_pool_assembler.py``,
+``srt/mem_cache/kv_cache_builder.py``, ``srt/speculative/base_spec_worker.py`` and ``srt/distributed/utils.py`` of the
+SGLang wheels 0.5.9 to 0.5.23.
 
 Standard library only, Python 3.9 and newer, no Ansible.
 """
@@ -18,6 +20,7 @@ import re
 from collections import namedtuple
 
 from . import hicache_size, kv_geometry
+from ._model import parallel_layout
 from .hicache_size import GB, GIB
 
 MIB = 2**20
@@ -52,7 +55,7 @@ _TEXT_OPTIONS = frozenset(
 
 
 class PlanError(ValueError):
-    """The settings cannot be planned; the message names the setting, its value and the mend."""
+    """The settings cannot be planned; the message names the setting, its value and what to do."""
 
 
 #: stage: number of the pipeline stage; ranks: how many of its ranks are on this host; layers: what it holds.
@@ -74,6 +77,67 @@ def _plural(count, word):
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
+# --- figures that cannot be ------------------------------------------------------------------------------------------
+
+#: The most that a figure of each kind can be: far above any machine, far below what a float cannot hold.
+_MOST_BYTES = 10**18
+_MOST_TOKENS = 10**12
+# name: (least, most, the unit for the message); 0 and null stand for what is not given where the least is 0.
+_RANGES = {
+    "page_size": (0, 10**6, "tokens"),
+    "ratio": (0, 1000, "times the device pool"),
+    "size_gb": (0, 10**6, "GB (10**9 bytes)"),
+    "host_memory_fraction": (0, 1, "as a share"),
+    "device_tokens": (0, _MOST_TOKENS, "tokens"),
+    "max_total_tokens": (0, _MOST_TOKENS, "tokens"),
+    "mem_fraction_static": (0, 1, "as a share"),
+    "weight_bytes": (0, _MOST_BYTES, "bytes"),
+    "draft_weight_bytes": (0, _MOST_BYTES, "bytes"),
+    "rank_memory_gb": (0, 10**6, "GB (10**9 bytes)"),
+}
+# What the option of the module is called where the name differs.
+_OPTION_NAMES = {"size_gb": "hicache_size"}
+
+
+def shown(value):
+    """A value for a message, cut where it is long."""
+    try:
+        text = repr(value) if isinstance(value, str) else str(value)
+    except ValueError:
+        return "beyond what can be printed"
+    return text if len(text) <= 40 else f"{text[:20]}... ({len(text)} characters)"
+
+
+def check_figure(name, value, least, most, unit):
+    """Refuse what is no amount: text, truth values, infinity, not-a-number, and what no machine has.
+
+    :raises PlanError: naming the figure and its value.
+    """
+    if value is None:
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # No comparison holds for not-a-number, and infinity is beyond every range.
+    if not number or not least <= value <= most:
+        raise PlanError(f"{name} is {shown(value)}: that is no such amount; give {least} to {most:,} {unit}")
+
+
+def check_figures(ask):
+    """Refuse every figure of ``ask`` that cannot be; see :func:`check_figure`.
+
+    :raises PlanError: naming the figure and its value.
+    """
+    for name, (least, most, unit) in _RANGES.items():
+        check_figure(_OPTION_NAMES.get(name, name), ask.get(name), least, most, unit)
+    for key in ("total", "available", "cgroup_limit", "held"):
+        check_figure(f"memory.{key}", (ask.get("memory") or {}).get(key), 0, _MOST_BYTES, "bytes")
+    for gpu in ask.get("gpus") or []:
+        check_figure("gpus.memory_total_mib", gpu.get("memory_total_mib"), 0, 10**12, "MiB")
+    for node in ask.get("numa") or []:
+        check_figure("numa.total", node.get("total"), 0, _MOST_BYTES, "bytes")
+    tokens = (ask.get("remembered") or {}).get("device_tokens")
+    check_figure("remembered.device_tokens", tokens, 0, _MOST_TOKENS, "tokens")
+
+
 # --- settings that decide the tokens of the device -------------------------------------------------------------------
 
 
@@ -87,6 +151,8 @@ def _canonical(value):
         return f"{float(value):.15g}"
     except (TypeError, ValueError):
         return str(value)
+    except OverflowError:
+        return shown(value)
 
 
 def _telling_option(name, value):
@@ -98,7 +164,7 @@ def _telling_option(name, value):
 def _is_number(value):
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -140,7 +206,8 @@ def held_bytes(memory_stat):
     Anonymous and shared memory only: pages of files count as available already. Several texts stand one after another.
     """
     held = {}
-    for name, value in re.findall(r"^(\w+) (\d+)$", memory_stat or "", re.MULTILINE):
+    # A counter of the kernel has 64 bits; longer ones are none of its.
+    for name, value in re.findall(r"^(\w+) (\d{1,19})$", memory_stat or "", re.MULTILINE):
         held[name] = held.get(name, 0) + int(value)
     if "anon" in held:
         return held["anon"] + held.get("shmem", 0)
@@ -160,9 +227,11 @@ def limit_bytes(text, total=None):
     words = str(text).strip()
     if words.lower() in ("", "infinity", "none", "max"):
         return None
-    found = _SIZE.match(words)
+    found = _SIZE.match(words) if len(words) <= 24 else None
     if not found:
-        raise PlanError(f"{text!r} is no limit of memory. Give it as systemd reads it, such as 400G, 80% or infinity.")
+        raise PlanError(
+            f"{shown(str(text))} is no limit of memory. Give it as systemd reads it, such as 400G, 80% or infinity."
+        )
     value, unit = float(found.group(1)), found.group(2).upper()
     if unit == "%":
         return int(total * value / 100) if total else None
@@ -172,49 +241,20 @@ def limit_bytes(text, total=None):
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
-def _positive(ask, name):
-    value = ask.get(name) or 1
-    if value < 1:
-        raise PlanError(f"{name} is {value}. Give 1 or more.")
-    return value
+def layout_of(ask):
+    """The :class:`parallel_layout.Layout` of a plan's settings and engine options.
+
+    :raises ValueError: when they contradict each other.
+    """
+    return parallel_layout.layout(parallel_layout.from_service(ask))
 
 
-def host_stages(ask, layers):
+def host_stages(layout, layers):
     """The :class:`Stage` of each pipeline stage that has ranks on this host, of one engine."""
-    tensor, pipeline = _positive(ask, "tensor_parallel_size"), _positive(ask, "pipeline_parallel_size")
-    nodes, node_rank = _positive(ask, "nodes"), ask.get("node_rank") or 0
-    if tensor * pipeline % nodes or (nodes % pipeline and pipeline % nodes):
-        raise PlanError(
-            f"nodes is {nodes}, which does not divide tensor_parallel_size {tensor} x pipeline_parallel_size {pipeline}"
-            " evenly. Give a number of hosts that does."
-        )
-    if not 0 <= node_rank < nodes:
-        raise PlanError(f"node_rank is {node_rank}. Give 0 to {nodes - 1}, as nodes is {nodes}.")
-    if pipeline >= nodes:
-        share = pipeline // nodes
-        numbers, ranks = range(node_rank * share, (node_rank + 1) * share), tensor
-    else:
-        hosts_per_stage = nodes // pipeline
-        numbers, ranks = [node_rank // hosts_per_stage], tensor // hosts_per_stage
-    return [Stage(number, ranks, kv_geometry.stage_layers(layers, pipeline, number)) for number in numbers]
-
-
-def attention_ranks(ask):
-    """The number of ranks that share the KV heads: under DP attention each group has its own cache."""
-    tensor, data = _positive(ask, "tensor_parallel_size"), _positive(ask, "data_parallel_size")
-    if not ask.get("dp_attention_enabled"):
-        return tensor
-    if tensor % data:
-        raise PlanError(
-            f"data_parallel_size is {data}, which does not divide tensor_parallel_size {tensor}. "
-            "Under DP attention it must."
-        )
-    return tensor // data
-
-
-def engines(ask):
-    """How many engines stand side by side on this host: plain data parallelism starts the whole several times."""
-    return 1 if ask.get("dp_attention_enabled") else _positive(ask, "data_parallel_size")
+    return [
+        Stage(stage.number, stage.ranks, kv_geometry.stage_layers(layers, layout.stages, stage.number))
+        for stage in layout.host_stages
+    ]
 
 
 # --- tokens of the device ---------------------------------------------------------------------------------------------
@@ -229,8 +269,13 @@ def gpu_bytes(ask):
 
 def weight_share(ask):
     """Bytes of the model's weights on one rank, as if all were split evenly; None where their size is not known."""
-    ranks = _positive(ask, "tensor_parallel_size") * _positive(ask, "pipeline_parallel_size")
-    return ask["weight_bytes"] / ranks if ask.get("weight_bytes") else None
+    return ask["weight_bytes"] / weight_ranks(ask) if ask.get("weight_bytes") else None
+
+
+def weight_ranks(ask):
+    """Ranks of one engine on all its hosts, which share the weights."""
+    found = parallel_layout.from_service(ask)
+    return (found.get("tensor_parallel_size") or 1) * (found.get("pipeline_parallel_size") or 1)
 
 
 def estimate_tokens(ask, token_bytes, draft_token_bytes=0):
@@ -306,8 +351,11 @@ def find_device_tokens(ask, token_bytes, draft_token_bytes, page, notes):
 
 # --- pools ------------------------------------------------------------------------------------------------------------
 
+#: Names of pools that all ranks make first, at the same time; drafts follow.
+_FIRST_POOLS = ("kv", "budget")
 
-def _pool(name, stage, token_bytes, tokens, release):
+
+def _pool(name, stage, token_bytes, tokens, release, packed=0):
     size = tokens * token_bytes
     pinned = hicache_size.pinned_bytes(size, release)
     return {
@@ -315,6 +363,7 @@ def _pool(name, stage, token_bytes, tokens, release):
         "stage": stage.number,
         "ranks": stage.ranks,
         "layers": stage.layers,
+        "packed_layers": packed,
         "bytes_per_token": token_bytes,
         "tokens": tokens,
         "bytes": size,
@@ -323,8 +372,122 @@ def _pool(name, stage, token_bytes, tokens, release):
         "gb": round(size / GB, 2),
         "gib": round(size / GIB, 2),
         "total_gb": round(pinned * stage.ranks / GB, 2),
-        "line": hicache_size.allocation_line(size / GB, tokens, name, release),
+        "line": hicache_size.allocation_line(size / GB, tokens, name, release, stage.layers, packed),
     }
+
+
+def _budget_pool(stage, size, release):
+    """What a size takes of a rank where the geometry of its pools, and so their tokens, is not known."""
+    pinned = hicache_size.pinned_bytes(size, release)
+    return {
+        "pool": "budget",
+        "stage": stage.number,
+        "ranks": stage.ranks,
+        "layers": None,
+        "packed_layers": 0,
+        "bytes_per_token": None,
+        "tokens": None,
+        "bytes": size,
+        "pinned_bytes": pinned,
+        "total_bytes": pinned * stage.ranks,
+        "gb": round(size / GB, 2),
+        "gib": round(size / GIB, 2),
+        "total_gb": round(pinned * stage.ranks / GB, 2),
+        "line": None,
+    }
+
+
+#: The engine options that a plan reads; role plan passes these and no others, as others may be secret.
+READ_OPTIONS = frozenset(
+    {
+        *parallel_layout.ALL_SPELLINGS,
+        "context-length",
+        "disable-priority-preemption",
+        "disaggregation-decode-enable-offload-kvcache",
+        "disaggregation-decode-enable-radix-cache",
+        "disaggregation-decode-retraction-backup",
+        "disaggregation-mode",
+        "enable-priority-scheduling",
+        "hicache-host-memory-mode",
+        "speculative-draft-kv-cache-dtype",
+    }
+)
+
+
+def _option(ask, name):
+    """An engine option by either spelling; None without."""
+    for option, value in (ask.get("engine_options") or {}).items():
+        if str(option).lstrip("-").replace("_", "-") == name:
+            return value
+    return None
+
+
+def _option_on(ask, name):
+    value = _option(ask, name)
+    return value is True or str(value).strip().lower() in ("true", "yes", "on", "1")
+
+
+def makes_retraction_pool(ask, kind="mha"):
+    """Whether a start makes a host pool for retracted requests though HiCache is off.
+
+    ``kind`` is that of the geometry; None where it is not known, and the answer is then that for MHA. Decode servers do
+    so from 0.5.18, with MHA and sliding-window caches, unless another way to keep retracted requests is chosen.
+    """
+    backup = _option(ask, "disaggregation-decode-retraction-backup")
+    if (
+        str(_option(ask, "disaggregation-mode")).strip().lower() != "decode"
+        or hicache_size.parse_release(ask["release"]) < hicache_size.FIRST_RETRACTION_POOL
+        or kind == "mla"
+    ):
+        return False
+    if backup not in (None, ""):
+        return str(backup).strip() == "host_pool"
+    preempts = _option_on(ask, "enable-priority-scheduling") and not _option_on(ask, "disable-priority-preemption")
+    return not (
+        layout_of(ask).context_ranks > 1
+        or _option_on(ask, "disaggregation-decode-enable-radix-cache")
+        or _option_on(ask, "disaggregation-decode-enable-offload-kvcache")
+        or preempts
+    )
+
+
+def retraction_ratio(ask, device_tokens, page):
+    """The ratio of a retraction pool where neither ratio nor size is given: ``(ratio, note)``.
+
+    From 0.5.21 it is raised until the longest request fits, whose length comes from ``context-length`` or the model.
+    """
+    release = hicache_size.parse_release(ask["release"])
+    if release < hicache_size.FIRST_SMALL_RETRACTION_POOL:
+        return hicache_size.FIRST_RETRACTION_RATIO, None
+    ratio = hicache_size.RETRACTION_RATIO
+    if release < hicache_size.FIRST_REQUEST_SIZED_RETRACTION or not device_tokens:
+        return ratio, None
+    text = kv_geometry.text_config(ask["model_config"])
+    longest = _option(ask, "context-length") or text.get("max_position_embeddings")
+    try:
+        longest = int(longest)
+    except (TypeError, ValueError, OverflowError):
+        longest = 0
+    if not 0 < longest <= _MOST_TOKENS:
+        return ratio, "How long a request may be is not known; a retraction pool that has to hold one may be larger."
+    least = -(-min(longest, device_tokens) // page) * page
+    if least <= device_tokens * ratio:
+        return ratio, None
+    return least / device_tokens, f"It has to hold the longest request, about {least:,} tokens."
+
+
+def own_draft(ask):
+    """The config of the draft to plan with: that which is given, else the model's where it carries draft layers."""
+    if ask.get("draft_config"):
+        return ask["draft_config"]
+    model = ask.get("model_config")
+    if not ask.get("draft_expected") or not isinstance(model, dict) or not kv_geometry.draft_layers(model):
+        return None
+    return model if str(ask.get("speculative_algorithm") or "EAGLE").upper() in _EAGLE else None
+
+
+#: Algorithms whose draft may be layers of the model itself; SGLang takes NEXTN for EAGLE.
+_EAGLE = ("EAGLE", "NEXTN")
 
 
 class Shape:
@@ -334,25 +497,41 @@ class Shape:
         self.release = ask["release"]
         parsed = hicache_size.parse_release(self.release)
         self.page = hicache_size.effective_page_size(ask.get("page_size"), ask.get("attention_backends") or ())
-        split, dtype = attention_ranks(ask), ask.get("kv_cache_dtype")
-        self.main = kv_geometry.geometry(ask["model_config"], split, dtype)
+        self.layout = layout_of(ask)
+        dtype = ask.get("kv_cache_dtype")
+        self.main = kv_geometry.geometry(ask["model_config"], self.layout.attention_ranks, dtype)
+        if self.layout.context_ranks > 1 and self.main.kind != "mla":
+            raise kv_geometry.GeometryError(
+                f"the heads of a rank under decode context parallelism ({self.layout.context_ranks}) are not known"
+            )
         self.draft = None
-        if ask.get("draft_config"):
-            self.draft = kv_geometry.geometry(ask["draft_config"], split, dtype)
+        draft = own_draft(ask)
+        if draft:
+            own = _option(ask, "speculative-draft-kv-cache-dtype") or dtype
+            self.draft = kv_geometry.geometry(draft, self.layout.draft_attention_ranks, own, draft=True)
         self.draft_pooled = self.draft is not None and parsed >= hicache_size.FIRST_DRAFT_POOL
-        self.copies = engines(ask)
-        one = host_stages(ask, self.main.layers)
-        self.ranks_of_engine = sum(stage.ranks for stage in one)
-        self.stages = [stage._replace(ranks=stage.ranks * self.copies) for stage in one]
-        self.ranks = self.ranks_of_engine * self.copies
+        # EAGLE3 is never packed; what carries its own draft layers and runs as EAGLE is.
+        algorithm = str(ask.get("speculative_algorithm") or "EAGLE").upper()
+        self.packed = (
+            self.draft_pooled
+            and parsed >= hicache_size.FIRST_PACKED_DRAFT
+            and algorithm in _EAGLE
+            and kv_geometry.draft_layers(draft) is not None
+        )
+        self.copies = self.layout.engines
+        self.ranks_of_engine = self.layout.engine_ranks
+        self.ranks = self.layout.ranks
+        self.stages = [
+            stage._replace(ranks=stage.ranks * self.copies) for stage in host_stages(self.layout, self.main.layers)
+        ]
         self.synced = parsed >= hicache_size.FIRST_SYNCED_SIZE
         # A stage of another host may be the one that holds most layers.
-        pipeline = _positive(ask, "pipeline_parallel_size")
-        self.most_layers = kv_geometry.stage_layers(self.main.layers, pipeline, pipeline - 1)
+        last = self.layout.stages - 1
+        self.most_layers = kv_geometry.stage_layers(self.main.layers, self.layout.stages, last)
 
     @property
     def token_bytes(self):
-        """Bytes of one token on the rank that holds most layers."""
+        """Bytes of one token of the model on the rank that holds most layers."""
         return self.most_layers * self.main.layer_bytes
 
     @property
@@ -360,15 +539,19 @@ class Shape:
         """Bytes of one token of the draft, 0 without one."""
         return self.draft.layers * self.draft.layer_bytes if self.draft else 0
 
+    @property
+    def packed_bytes(self):
+        """Bytes of a token that the draft adds to the main pool."""
+        return self.draft_token_bytes if self.packed else 0
+
     def main_tokens(self, stage, device_tokens, ratio, size_gb):
-        """Tokens of the main pool of a rank, or None where they depend on tokens that are not known."""
-        if size_gb:
-            layers = self.most_layers if self.synced else stage.layers
-            token_bytes = layers * self.main.layer_bytes
-            return hicache_size.host_tokens_for_size(size_gb, token_bytes, self.page, self.release)
-        if device_tokens and ratio:
-            return hicache_size.host_tokens(device_tokens, ratio, self.page, self.release)
-        return None
+        """Tokens of the main pool of a rank, or None where they depend on tokens that are not known.
+
+        The figure is that of :func:`hicache_size.predict`, by which the verdict judges as well.
+        """
+        layers = self.most_layers if self.synced else stage.layers
+        token_bytes = layers * self.main.layer_bytes + self.packed_bytes
+        return hicache_size.predict(device_tokens, ratio, size_gb, token_bytes, self.page, self.release)["tokens"]
 
     def pools(self, device_tokens, ratio, size_gb):
         """The pools of all ranks on this host, the main ones first; empty where they are not known."""
@@ -376,13 +559,54 @@ class Shape:
         for stage in self.stages:
             tokens = self.main_tokens(stage, device_tokens, ratio, size_gb)
             if tokens is not None:
-                found.append(_pool("kv", stage, stage.layers * self.main.layer_bytes, tokens, self.release))
-        if self.draft_pooled:
+                token_bytes = stage.layers * self.main.layer_bytes + self.packed_bytes
+                packed = self.draft.layers if self.packed else 0
+                found.append(_pool("kv", stage, token_bytes, tokens, self.release, packed))
+        if self.draft_pooled and not self.packed:
             for pool, stage in zip(list(found), self.stages):
                 tokens = hicache_size.draft_tokens(pool["tokens"], device_tokens, self.page, self.release)
                 drafted = stage._replace(layers=self.draft.layers)
                 found.append(_pool("draft", drafted, self.draft_token_bytes, tokens, self.release))
         return found
+
+
+class SizedShape:
+    """A start whose pools are known by their size only, because the geometry of its model is not.
+
+    A size is a budget of bytes: what it takes of the host is known without the bytes of a token.
+    """
+
+    draft = None
+    draft_pooled = packed = False
+
+    def __init__(self, ask):
+        self.release = ask["release"]
+        self.page = hicache_size.effective_page_size(ask.get("page_size"), ask.get("attention_backends") or ())
+        self.layout = layout_of(ask)
+        self.ranks_of_engine = self.layout.engine_ranks
+        self.ranks = self.layout.ranks
+        self.stages = [Stage(one.number, one.ranks * self.layout.engines, None) for one in self.layout.host_stages]
+        shared = hicache_size.parse_release(self.release) >= hicache_size.FIRST_SHARED_BUDGET
+        self.kinds = kv_geometry.pool_kinds(ask.get("model_config"))
+        #: How many times the size is taken at least.
+        self.times = 1 if shared else len(self.kinds or ("full",))
+        #: Why the size may not be all that is taken; None where it is.
+        self.doubt = None
+        if ask.get("draft_expected") or ask.get("draft_config"):
+            self.doubt = "The pool of the draft comes on top of the size, and its bytes are not known."
+        elif kv_geometry.has_indexer(ask.get("model_config")):
+            self.doubt = "The pool of the indexer comes on top of the size, and its bytes are not known."
+        elif self.kinds is None and not shared:
+            self.doubt = (
+                f"Each kind of pool has the size in SGLang {self.release}, and the model's kinds are not known."
+            )
+
+    def pools(self, device_tokens, ratio, size_gb):
+        """One pool for all that a size takes of each rank; empty without a size."""
+        if not size_gb:
+            return []
+        size = int(size_gb * GB) * self.times
+        return [_budget_pool(stage, size, self.release) for stage in self.stages]
 
 
 # --- memory of the host -----------------------------------------------------------------------------------------------
@@ -395,6 +619,9 @@ class Memory:
         facts = ask.get("memory") or {}
         self.release = shape.release
         self.shape = shape
+        #: Whether all ranks read the memory once, together, before the first pool is made: only where the release
+        #: chooses the ratio, and then all pools of a rank fit its share. Else each pool is compared when it is made.
+        self.together = sized_by_release(ask)
         self.total = facts.get("total")
         self.held = facts.get("held") or 0
         self.limit = facts.get("cgroup_limit")
@@ -411,8 +638,9 @@ class Memory:
         available = self.available - self.processes - taken
         return hicache_size.rank_budget(available, self.shape.ranks_of_engine, self.release, limit)
 
-    def objections(self, pools):
-        """Why pools do not fit, one sentence each."""
+    def objections(self, pools, together=None):
+        """Why pools do not fit, one sentence each; ``together`` as for :meth:`late_rank`."""
+        together = self.together if together is None else together
         total = sum(pool["total_bytes"] for pool in pools)
         found = []
         if total > self.usable:
@@ -421,23 +649,29 @@ class Memory:
                 f"The pools of {_plural(self.shape.ranks, 'rank')} take {_gb(total)}, and the host has "
                 f"{_gb(room) if room else 'nothing left'} for them: {_gb(total - room)} too much."
             )
-        main = sum(pool["total_bytes"] for pool in pools if pool["pool"] == "kv")
+        main = sum(pool["total_bytes"] for pool in pools if pool["pool"] in _FIRST_POOLS)
         for pool in pools:
             # All ranks make their main pools first, at the same time.
-            granted = self.budget(0 if pool["pool"] == "kv" else main)
+            granted = self.budget(0 if pool["pool"] in _FIRST_POOLS or together else main)
             if pool["bytes"] > granted:
+                name = "the pools" if pool["pool"] == "budget" else f"the {pool['pool']} pool"
                 found.append(
-                    f"SGLang {self.release} refuses the {pool['pool']} pool of a rank: it asks for "
+                    f"SGLang {self.release} refuses {name} of a rank: it asks for "
                     f"{_gb(pool['bytes'])} and is granted {_gb(max(0, granted))}."
                 )
                 break
         return found
 
-    def late_rank(self, pools):
-        """A sentence where a rank that comes after all others would be refused although everything fits; else None."""
+    def late_rank(self, pools, together=None):
+        """A sentence where a rank that comes after all others would be refused although everything fits; else None.
+
+        ``together`` None takes what the start does; False asks for a start that gives its ratio or size.
+        """
         if hicache_size.parse_release(self.release) < hicache_size.FIRST_DIVIDED or not pools:
             return None
-        main = [pool for pool in pools if pool["pool"] == "kv"]
+        if self.together if together is None else together:
+            return None
+        main = [pool for pool in pools if pool["pool"] in _FIRST_POOLS]
         last = max(main, key=lambda pool: pool["bytes"])
         granted = self.budget(sum(pool["total_bytes"] for pool in main) - last["pinned_bytes"])
         if last["bytes"] <= granted:
@@ -496,7 +730,7 @@ def _largest(test, most):
 
 def _passes(memory, pools):
     """Whether pools fit in whatever order the ranks allocate them."""
-    return not memory.objections(pools) and memory.late_rank(pools) is None
+    return not memory.objections(pools, together=False) and memory.late_rank(pools, together=False) is None
 
 
 def numa_nodes(ask, memory, pools):
@@ -508,7 +742,7 @@ def numa_nodes(ask, memory, pools):
     gpus = ask.get("gpus") or []
     places = []
     for pool in pools:
-        places += [pool["pinned_bytes"]] * pool["ranks"] if pool["pool"] == "kv" else []
+        places += [pool["pinned_bytes"]] * pool["ranks"] if pool["pool"] in _FIRST_POOLS else []
     drafts = []
     for pool in pools:
         drafts += [pool["pinned_bytes"]] * pool["ranks"] if pool["pool"] == "draft" else []
@@ -561,24 +795,45 @@ def _weights_sentence(found, ranks):
 # --- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def _ratio(ask, shape, memory, device_tokens, notes):
+def sized_by_release(ask):
+    """Whether the release lowers its own ratio to what fits: 0.5.21 and newer, with neither ratio nor size given."""
+    given = ask.get("ratio") or ask.get("size_gb")
+    return not given and hicache_size.parse_release(ask["release"]) >= hicache_size.FIRST_AUTO_SIZED
+
+
+def _ratio(ask, shape, memory, device_tokens, result):
     """The ratio that the start will use; None where size decides, or an automatic one cannot be told."""
     if ask.get("size_gb"):
         return None
     if ask.get("ratio"):
         return ask["ratio"]
-    if hicache_size.parse_release(shape.release) < hicache_size.FIRST_AUTO_SIZED:
-        return hicache_size.DEFAULT_RATIO
-    if not (memory.known and device_tokens):
+    notes = result["explanation"]
+    if ask.get("hicache_enabled", True):
+        buffered = str(_option(ask, "hicache-host-memory-mode")).strip() == "buffer_only"
+        wanted = hicache_size.BUFFER_RATIO if buffered else hicache_size.DEFAULT_RATIO
+    else:
+        wanted, note = retraction_ratio(ask, device_tokens, shape.page)
+        notes.append(f"SGLang {shape.release} makes a retraction pool of {wanted:.3g} times the device pool.")
+        notes += [note] if note else []
+    if not sized_by_release(ask):
+        return wanted
+    if not device_tokens:
         return None
+    if not memory.known:
+        return wanted
     slots = device_tokens + shape.page
     held = slots * (shape.token_bytes + (shape.draft_token_bytes if shape.draft_pooled else 0))
     fraction = ask.get("host_memory_fraction") or 0.8
-    found = hicache_size.auto_ratio(memory.budget(), held, fraction)
+    found = hicache_size.auto_ratio(memory.budget(), held, fraction, wanted)
     notes.append(
-        f"Neither ratio nor size is set: SGLang {shape.release} lowers its ratio of 2 until {fraction:g} of a rank's "
-        f"share holds the pools, here to {max(0, found):.3f}."
+        f"Neither ratio nor size is set: SGLang {shape.release} lowers its ratio of {wanted:.3g} until {fraction:g} of "
+        f"a rank's share holds the pools, here to {max(0, found):.3f}."
     )
+    if found <= 0:
+        result["objections"].append(
+            f"No host memory is left for a pool after the 10 GiB that SGLang {shape.release} leaves alone, and it "
+            "stops then. Free memory on the host, or start fewer services."
+        )
     return max(0.0, found)
 
 
@@ -588,9 +843,14 @@ def _pool_sentences(shape, tokens, ratio, size_gb, pools):
     main, draft = shape.main, shape.draft
     kept = "every rank holds it whole" if main.kind == "mla" else "each rank holds its own heads"
     found.append(
-        f"One token takes {main.layer_bytes:,} bytes x {first['layers']} layers = {first['bytes_per_token']:,} bytes "
-        f"on a rank ({main.architecture}, {main.kind.upper()}: {kept})."
+        f"One token takes {main.layer_bytes:,} bytes x {first['layers']} layers = "
+        f"{main.layer_bytes * first['layers']:,} bytes on a rank ({main.architecture}, {main.kind.upper()}: {kept})."
     )
+    if shape.packed:
+        found.append(
+            f"SGLang {shape.release} keeps the model's own draft in the main pool: {_plural(draft.layers, 'layer')} "
+            f"and {shape.draft_token_bytes:,} bytes more, {first['bytes_per_token']:,} bytes a token."
+        )
     rule = {
         "extra_page": f"and one page more (page size {shape.page})",
         "down": f"down to whole pages (page size {shape.page})",
@@ -614,7 +874,7 @@ def _pool_sentences(shape, tokens, ratio, size_gb, pools):
             f"Draft pool: {drafts[0]['tokens']:,} tokens x {drafts[0]['bytes_per_token']:,} bytes = "
             f"{_gb(drafts[0]['bytes'])} a rank ({draft.architecture}, {_plural(draft.layers, 'layer')})."
         )
-    elif draft is not None:
+    elif draft is not None and not shape.packed:
         found.append(f"SGLang {shape.release} gives the draft no host pool; that came with 0.5.11.")
     if first["pinned_bytes"] != first["bytes"]:
         found.append(
@@ -673,27 +933,34 @@ def _empty(ask):
 
 def _judge(ask, shape, memory, tokens, result):
     """Fill in whether the pools fit, and the largest that do."""
-    size_gb, ratio, pools = result["size_gb"], result["ratio"], result["pools"]
-    objections, warning = _small_pool(shape, tokens, pools)
-    result["objections"] += [objections] if objections else []
-    result["cautions"] += [warning] if warning else []
+    size_gb, pools = result["size_gb"], result["pools"]
+    if ask.get("hicache_enabled", True):
+        objections, warning = _small_pool(shape, tokens, pools)
+        result["objections"] += [objections] if objections else []
+        result["cautions"] += [warning] if warning else []
     if not memory.known:
         result["unknown"].append("The memory that the host has available is not known.")
         return
     if tokens.high:
         hundredths = _largest(
-            lambda value: not memory.objections(shape.pools(tokens.high, value / 100, None)), _MOST_HUNDREDTHS
+            lambda value: not memory.objections(shape.pools(tokens.high, value / 100, None), together=False),
+            _MOST_HUNDREDTHS,
         )
         result["largest_ratio"] = hundredths / 100
         reliable = _largest(lambda value: _passes(memory, shape.pools(tokens.high, value / 100, None)), hundredths)
         result["reliable_ratio"] = reliable / 100
     result["largest_size_gb"] = _largest(
-        lambda value: not memory.objections(shape.pools(tokens.high, None, value)) if value else True, _MOST_GB
+        lambda value: not memory.objections(shape.pools(tokens.high, None, value), together=False) if value else True,
+        _MOST_GB,
     )
     against = memory.objections(pools)
     if tokens.source == "estimated" and not size_gb:
-        least = memory.objections(shape.pools(tokens.low, ratio, None)) if tokens.low else []
-        most = memory.objections(shape.pools(tokens.high, ratio, None))
+        ends = []
+        for end in (tokens.low, tokens.high):
+            # A ratio that the release chooses depends on the tokens.
+            ratio = _ratio(ask, shape, memory, end, {"explanation": [], "objections": []})
+            ends.append(memory.objections(shape.pools(end, ratio, None)) if end else [])
+        least, most = ends
         if most and not least:
             result["unknown"].append(
                 f"At the low end of the estimate it fits, at the high end not: {' '.join(most)} "
@@ -734,6 +1001,53 @@ def _limits(result):
     return f"The largest that fits: {' or '.join(words)}." if words else None
 
 
+def _sum_up(shape, memory, pools, result):
+    """Fill in what the pools take together."""
+    each = [sum(pool["pinned_bytes"] for pool in pools if pool["stage"] == stage.number) for stage in shape.stages]
+    total = sum(pool["total_bytes"] for pool in pools)
+    result.update(
+        per_rank_gb=round(max(each) / GB, 2),
+        per_rank_gib=round(max(each) / GIB, 2),
+        total_gb=round(total / GB, 2),
+        total_gib=round(total / GIB, 2),
+        memory=memory.result(pools) if memory.known else None,
+    )
+
+
+def _sized(ask, reason, result):
+    """The plan of a start whose geometry is not known, for ``reason``: a size alone tells what is taken at least."""
+    size_gb = ask.get("size_gb")
+    if not ask.get("hicache_enabled", True):
+        reason += (
+            f". A decode server of SGLang {ask['release']} makes a host pool for retracted requests by itself, unless "
+            "the model has MLA or recurrent states; how large is not known then"
+        )
+    if not size_gb:
+        result["unknown"].append(f"{reason}.")
+        return _close(result, ask)
+    shape = SizedShape(ask)
+    memory = Memory(ask, shape)
+    pools = shape.pools(None, None, size_gb)
+    result.update(ranks=shape.ranks, page_size=shape.page, pools=pools)
+    _sum_up(shape, memory, pools, result)
+    kinds = f" for each of the {shape.times} kinds of pools ({', '.join(shape.kinds)})" if shape.times > 1 else ""
+    result["explanation"].append(
+        f"A size is bytes, whatever a token takes: hicache_size {size_gb:g} GB{kinds} x "
+        f"{_plural(shape.ranks, 'rank')} = {result['total_gb']:,.2f} GB."
+    )
+    unknown = DeviceTokens(None, None, None, "unknown", "")
+    _judge(ask, shape, memory, unknown, result)
+    if not isinstance(ask.get("model_config"), dict) or not ask["model_config"] or not ask.get("hicache_enabled", True):
+        result["unknown"].append(f"{reason}.")
+    elif shape.doubt:
+        result["unknown"] += [f"{reason}.", shape.doubt]
+    else:
+        result["cautions"].append(f"How many tokens that holds is not known: {reason[0].lower()}{reason[1:]}.")
+    limits = _limits(result)
+    result["explanation"] += [limits] if limits else []
+    return _close(result, ask)
+
+
 def make_plan(ask):
     """The plan of one start on one host.
 
@@ -743,20 +1057,27 @@ def make_plan(ask):
     :raises PlanError: when settings contradict each other.
     :raises ValueError: when the release is none.
     """
-    result = _empty(ask)
     hicache_size.parse_release(ask["release"])
-    if not ask.get("hicache_enabled", True):
+    check_figures(ask)
+    layout_of(ask)
+    result = _empty(ask)
+    enabled = ask.get("hicache_enabled", True)
+    if not enabled and not makes_retraction_pool(ask):
         result["explanation"].append("The hierarchical cache is off: no host pool is allocated.")
         return _close(result, ask)
     if not ask.get("model_config"):
-        result["unknown"].append("The model's config.json is not known.")
-        return _close(result, ask)
+        return _sized(ask, "The model's config.json is not known", result)
     try:
         shape = Shape(ask)
     except kv_geometry.GeometryError as error:
-        result["unknown"].append(f"{str(error)[0].upper()}{str(error)[1:]}.")
+        return _sized(ask, f"{str(error)[0].upper()}{str(error)[1:]}", result)
+    if not enabled and not makes_retraction_pool(ask, shape.main.kind):
+        result["explanation"].append(
+            "The hierarchical cache is off, and a decode server makes no retraction pool for MLA: no host pool is "
+            "allocated."
+        )
         return _close(result, ask)
-    if ask.get("draft_expected") and not ask.get("draft_config"):
+    if ask.get("draft_expected") and shape.draft is None:
         result["unknown"].append("The draft's config.json is not known, so its host pool is left out of the sums.")
     memory = Memory(ask, shape)
     notes = []
@@ -773,27 +1094,22 @@ def make_plan(ask):
         memory=memory.result([]) if memory.known else None,
     )
     result["explanation"] += [tokens.sentence, *notes]
-    notes = []
-    result["ratio"] = _ratio(ask, shape, memory, tokens.tokens, notes)
-    result["explanation"] += notes
+    result["ratio"] = _ratio(ask, shape, memory, tokens.tokens, result)
     size_gb = result["size_gb"]
     pools = shape.pools(tokens.tokens, result["ratio"], size_gb)
     result["pools"] = pools
     if not pools:
-        result["unknown"].append(tokens.sentence)
+        if not result["objections"]:
+            result["unknown"].append(tokens.sentence)
         return _close(result, ask)
+    if shape.packed and shape.draft.layers > 1:
+        result["cautions"].append(
+            f"The model carries {shape.draft.layers} draft layers, and all are counted; SGLang may use fewer."
+        )
     if shape.draft_pooled and len(shape.stages) > 1:
         result["cautions"].append("A draft pool is counted for every pipeline stage; the true sum may be smaller.")
     result["explanation"] += _pool_sentences(shape, tokens, result["ratio"], size_gb, pools)
-    each = [sum(pool["pinned_bytes"] for pool in pools if pool["stage"] == stage.number) for stage in shape.stages]
-    total = sum(pool["total_bytes"] for pool in pools)
-    result.update(
-        per_rank_gb=round(max(each) / GB, 2),
-        per_rank_gib=round(max(each) / GIB, 2),
-        total_gb=round(total / GB, 2),
-        total_gib=round(total / GIB, 2),
-        memory=memory.result(pools) if memory.known else None,
-    )
+    _sum_up(shape, memory, pools, result)
     _judge(ask, shape, memory, tokens, result)
     limits = _limits(result)
     result["explanation"] += [limits] if limits else []
@@ -804,8 +1120,7 @@ def _close(result, ask):
     """Weights, and the one answer from all that was found."""
     found = result["weights"]
     if found["fits"] is not None:
-        ranks = _positive(ask, "tensor_parallel_size") * _positive(ask, "pipeline_parallel_size")
-        sentence = _weights_sentence(found, ranks)
+        sentence = _weights_sentence(found, weight_ranks(ask))
         if found["fits"]:
             result["explanation"].append(sentence)
         else:

@@ -43,6 +43,8 @@ FIRST_PACKED_DRAFT = (0, 5, 18, 0)
 FIRST_RETRACTION_POOL = (0, 5, 18, 0)
 #: First release whose retraction pool is a fifth of the device pool.
 FIRST_SMALL_RETRACTION_POOL = (0, 5, 19, 0)
+#: First release whose retraction pool is large enough for the longest request, whatever its ratio.
+FIRST_REQUEST_SIZED_RETRACTION = (0, 5, 21, 0)
 #: First release that divides the host's memory among its ranks before it compares; before, each rank compared alone.
 FIRST_DIVIDED = (0, 5, 19, 0)
 #: First release that also obeys the memory limits of control groups.
@@ -56,6 +58,11 @@ FIRST_EXACT_PINNING = (0, 5, 4, 0)
 RESERVE = 10 * GIB
 #: ``--hicache-ratio`` where neither it nor ``--hicache-size`` is given.
 DEFAULT_RATIO = 2.0
+#: The same for a retraction pool of a decode server without HiCache: at first, and from 0.5.19 on.
+FIRST_RETRACTION_RATIO = 1.0
+RETRACTION_RATIO = 0.2
+#: The same with ``--hicache-host-memory-mode buffer_only``.
+BUFFER_RATIO = 1.2
 
 #: Attention backends that take certain page sizes only: what they take, and what they make of any other.
 #: Source: ``srt/server_args.py`` (to 0.5.16) and ``srt/arg_groups/overrides.py`` (0.5.23).
@@ -224,8 +231,10 @@ def printed_gb(value):
     return float(f"{value:.2f}")
 
 
-def allocation_line(gb, tokens=None, label="kv", release=None):
+def allocation_line(gb, tokens=None, label="kv", release=None, layers=None, packed_layers=0):
     """The exact text, without log prefix, that a release prints before it allocates a main KV pool.
+
+    ``packed_layers`` are those of a draft that lives in the pool beside ``layers`` of the model (0.5.18 and newer).
 
     :raises ValueError: when the release prints tokens and none are given.
     """
@@ -234,7 +243,13 @@ def allocation_line(gb, tokens=None, label="kv", release=None):
         return f"Allocating {gb:.2f} GB host memory for hierarchical KV cache."
     if tokens is None:
         raise ValueError("SGLang 0.5.17 and newer print the tokens of a pool: tokens must be given")
-    return f"Allocating {label} hierarchical KV host pool: {tokens} tokens, {gb:.2f} GB host memory."
+    line = f"Allocating {label} hierarchical KV host pool: {tokens} tokens, {gb:.2f} GB host memory"
+    if packed_layers:
+        line += (
+            f", packed MTP KV layers: target_layers={layers}, draft_layers={packed_layers}, "
+            f"total_layers={layers + packed_layers}"
+        )
+    return f"{line}."
 
 
 def predict(device_tokens=None, ratio=None, size_gb=None, bytes_per_token=None, page_size=1, release=None):

@@ -67,7 +67,8 @@ def parse_metrics(text):
             tokens = int(float(match.group("value")))
         except (ValueError, OverflowError):
             continue
-        if len(found) < 1024:
+        # No pool has so many; a longer number is no figure of the engine.
+        if len(found) < 1024 and 0 <= tokens < 10**15:
             found.append({"labels": dict(_LABEL.findall(match.group("labels") or "")), "tokens": tokens})
     return found
 

@@ -38,7 +38,7 @@ OUTPUT_FIELDS = (
     "MESSAGE_ID",
     "N_DROPPED",
     "_PID",
-    "_COMM",
+    "_UID",
     "_TRANSPORT",
     "_LINE_BREAK",
     "_SYSTEMD_UNIT",
@@ -49,12 +49,17 @@ OUTPUT_FIELDS = (
     "OBJECT_SYSTEMD_INVOCATION_ID",
 )
 
+_EXPORT_FIELDS = frozenset((*OUTPUT_FIELDS, "__CURSOR", "__REALTIME_TIMESTAMP", "COREDUMP_UNIT"))
+
 MESSAGE_ID_STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
 MESSAGE_ID_STARTED = "39f53479d3a045ac8e11786248231fbf"
 MESSAGE_ID_SUPPRESSED = "a596d6fe7bfa4994828e72309e95d61e"
 
 #: Longest JSON line that is decoded, in bytes; a longer one counts as a hidden message.
 LINE_LIMIT = 8 * 1024 * 1024
+
+#: Most messages that one notice is believed to have dropped.
+MOST_DROPPED = 10**12
 
 _INVOCATION = re.compile(r"[0-9a-f]{32}")
 
@@ -73,12 +78,17 @@ def full_unit_name(name):
 
 
 def invocation_matches(invocation):
-    """Matches for one start: the service's own lines, systemd's about it, and notices that name it as an object."""
+    """Matches for one start: the service's own lines, systemd's about it, and notices that name it as an object.
+
+    Any program may write a field without a leading underscore, so those count from process 1 and from root alone.
+    """
     return [
         f"_SYSTEMD_INVOCATION_ID={invocation}",
         "+",
+        "_PID=1",
         f"INVOCATION_ID={invocation}",
         "+",
+        "_UID=0",
         f"OBJECT_SYSTEMD_INVOCATION_ID={invocation}",
     ]
 
@@ -167,16 +177,24 @@ def parse_show(text):
 # -- JSON records -----------------------------------------------------------------------------------------------
 
 
-def _decode(value):
-    """Text of a journal field: a string, a list of bytes (not UTF-8, or control characters), or a list of values."""
+def _decode_one(value):
+    """Text of one value of a field: a string, or a list of bytes (not UTF-8, or control characters); else None."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        if all(isinstance(item, int) and 0 <= item <= 255 for item in value):
-            return bytes(value).decode("utf-8", "replace")
-        parts = [_decode(item) for item in value]
-        return "\n".join(part for part in parts if part is not None)
+    if isinstance(value, list) and all(type(item) is int and 0 <= item <= 255 for item in value):
+        return bytes(value).decode("utf-8", "replace")
     return None
+
+
+def _decode(value):
+    """Text of a journal field: one value, or a list of values; journald nests no deeper, so neither is read deeper."""
+    text = _decode_one(value)
+    if text is None and isinstance(value, list):
+        parts = [_decode_one(item) for item in value]
+        text = (
+            "\n".join(part for part in parts if part is not None) if any(part is not None for part in parts) else None
+        )
+    return text
 
 
 def _integer(value):
@@ -201,42 +219,61 @@ def is_journal_object(data):
     return "MESSAGE" in data and ("__REALTIME_TIMESTAMP" in data or "_BOOT_ID" in data or "_TRANSPORT" in data)
 
 
+def _writer(data):
+    """Who wrote a journal entry: systemd, kernel, journald, oomd, coredump, app, or other (nobody who counts).
+
+    journald itself sets the fields with a leading underscore; the name of a process (``_COMM``) among them is still
+    what the process calls itself. A field that is absent was left out by whoever saved the entry.
+
+    * systemd is process 1. Everything below ``user@UID.service`` belongs to that user, who may move any process of
+      his into any cgroup there: his manager's word is his word, and is believed about no unit of the system.
+    * journald writes by a transport of its own, or as root in its own unit.
+    * systemd-oomd runs as a user of its own, and systemd-coredump as the user whose process dumped: their unit tells,
+      which is a cgroup that only process 1 makes.
+    """
+    transport, unit = _first(data, "_TRANSPORT"), _first(data, "_SYSTEMD_UNIT") or ""
+    root = "_UID" not in data or _integer(data["_UID"]) == 0
+    if transport == "kernel":
+        return "kernel"
+    if transport == "audit":
+        return "other"
+    if transport == "driver" or (root and re.fullmatch(r"systemd-journald(?:@[^/]{1,200})?\.service", unit)):
+        return "journald"
+    if _integer(data.get("_PID")) == 1 and root:
+        return "systemd"
+    if unit == "systemd-oomd.service":
+        return "oomd"
+    if re.fullmatch(r"systemd-coredump@[^/]{1,200}\.service", unit):
+        return "coredump"
+    return "app"
+
+
 def journal_record(data, form="json"):
     """Make a :class:`Record` of a journal entry given as dict of fields.
 
     Fields without a leading underscore can be set by any program that logs: they are believed only from systemd
-    itself (process 1, or a user manager) and from journald.
+    itself and from journald (:func:`_writer`).
     """
-    transport = _first(data, "_TRANSPORT")
-    comm = _first(data, "_COMM") or ""
     pid = _integer(data.get("_PID"))
-    own_unit = _first(data, "_SYSTEMD_UNIT")
-    own_invocation = _first(data, "_SYSTEMD_INVOCATION_ID")
-    invocation, unit, writer = own_invocation, own_unit, "app"
-    identifier = _first(data, "SYSLOG_IDENTIFIER") or ""
-    if transport == "kernel":
-        writer = "kernel"
-    elif pid == 1 or (comm == "systemd" and "INVOCATION_ID" in data) or (pid is None and identifier == "systemd"):
-        writer = "systemd"
-        named = _first(data, "UNIT", "USER_UNIT")
+    unit, invocation = _first(data, "_SYSTEMD_UNIT"), _first(data, "_SYSTEMD_INVOCATION_ID")
+    writer = _writer(data)
+    if writer == "systemd":
+        named = _first(data, "UNIT")
         unit = named or unit
         # What it says about a unit is no message of its own start.
-        invocation = _first(data, "INVOCATION_ID", "USER_INVOCATION_ID") or (None if named else invocation)
-    elif comm.startswith("systemd-journal") or transport == "driver":
-        writer = "journald"
-        unit = _first(data, "OBJECT_SYSTEMD_UNIT", "UNIT") or unit
-        invocation = _first(data, "OBJECT_SYSTEMD_INVOCATION_ID")
-    elif own_unit == "systemd-oomd.service":
+        invocation = _first(data, "INVOCATION_ID") or (None if named else invocation)
+    elif writer == "journald":
+        unit, invocation = _first(data, "OBJECT_SYSTEMD_UNIT"), _first(data, "OBJECT_SYSTEMD_INVOCATION_ID")
+    elif writer == "oomd":
         # It names its victim in its words alone.
         writer, unit, invocation = "systemd", None, None
-    elif (own_unit or "").startswith("systemd-coredump@"):
+    elif writer == "coredump":
         writer, unit, invocation = "kernel", _first(data, "COREDUMP_UNIT"), None
     text, hidden = None, None
     if "MESSAGE" in data:
         text = _decode(data["MESSAGE"])
         if text is None:
-            hidden = "null"
-    message_id = _first(data, "MESSAGE_ID")
+            hidden = "null" if data["MESSAGE"] is None else "damaged"
     count = _integer(data.get("N_DROPPED")) if writer == "journald" else None
     time = _integer(data.get("__REALTIME_TIMESTAMP"))
     return _EMPTY._replace(
@@ -247,8 +284,8 @@ def journal_record(data, form="json"):
         invocation=invocation,
         time=time / 1e6 if time else None,
         line_break=_first(data, "_LINE_BREAK"),
-        message_id=message_id,
-        count=count,
+        message_id=_first(data, "MESSAGE_ID") if writer in ("systemd", "journald") else None,
+        count=min(count, MOST_DROPPED) if count and count > 0 else None,
         hidden=hidden,
         form=form,
     )
@@ -300,6 +337,7 @@ KEYWORDS = (
     "auto-sizing",
     "HiRadix",
     "ierarchical cache",
+    "ost pool",  # a wording of a host pool that is not known
     "HostRegister",
     "HostAlloc",
     "graph failed",
@@ -496,6 +534,8 @@ _WRITERS = {
     "systemd-journal": "journald",
     "rsyslogd": "rsyslog",
 }
+# The name in these forms is the writer's own word, the process id behind it is not.
+_PIDS_OF = {"systemd": ("1", None), "init.scope": ("1", None), "kernel": (None,)}
 _FOREIGN = re.compile(
     r"(?:ansible\b|ansible-|sudo\b|su\b|sshd|CRON\b|cron\b|crond\b|dbus|systemd-|NetworkManager|audit|polkit|dhclient"
     r"|logger\b|nvidia-persistenced|chronyd|snapd|apt|unattended)"
@@ -548,6 +588,7 @@ class TextReader:
     def __init__(self):
         self._partial = {}
         self._pretty = None
+        self._pretty_size = 0
         self._export = None
         self._export_wanted = None
         self._after_syslog = False
@@ -602,6 +643,7 @@ class TextReader:
 
     def close(self):
         """Yield records that were still open at the end of the input."""
+        yield from self._end_pretty()
         if self._export:
             yield self._record_of_fields(self._export)
         self._export = None
@@ -622,7 +664,7 @@ class TextReader:
         if isinstance(data.get("log"), str) and ("stream" in data or "time" in data):
             self.forms.add("docker-json")
             log = data["log"]
-            key = ("docker", str(data.get("stream")))
+            key = ("docker", data["stream"] if isinstance(data.get("stream"), str) else None)
             parts = self._pieces(key, log.rstrip("\n"))
             if not log.endswith("\n") and self._keep(key, _EMPTY._replace(form="docker-json"), parts):
                 return _EMPTY._replace(text="", writer="other", form="docker-json")
@@ -651,14 +693,23 @@ class TextReader:
 
     def _feed_pretty(self, text):
         if self._pretty is None:
-            self._pretty = []
+            self._pretty, self._pretty_size = [], 0
         self._pretty.append(text)
-        if text.rstrip() in ("}", "},") or len(self._pretty) > 2000:
-            joined = "\n".join(self._pretty).rstrip().rstrip(",")
-            self._pretty = None
-            record = self._json(joined)
-            if record is not None:
-                yield record
+        self._pretty_size += len(text)
+        if text.rstrip() in ("}", "},") or len(self._pretty) > 2000 or self._pretty_size > LINE_LIMIT:
+            yield from self._end_pretty()
+
+    def _end_pretty(self):
+        """Read the lines since a lone brace: one JSON object, or text after all."""
+        lines, self._pretty = self._pretty or [], None
+        record = self._json("\n".join(lines).rstrip().rstrip(",")) if lines else None
+        if record is not None:
+            yield record
+        elif len(lines) > 1 and re.match(r'\s+"_{0,2}[A-Z][A-Z0-9_]{2,60}"\s*:', lines[1]):
+            yield _EMPTY._replace(hidden="damaged", form="json", writer="app")
+        else:
+            for line in lines:
+                yield from self._feed_text(line, True)
 
     def _feed_export(self, raw):
         """The export form: ``FIELD=value`` lines, binary values with a length, a blank line between entries."""
@@ -673,7 +724,7 @@ class TextReader:
                 need = int.from_bytes(have[:8], "little")
                 del have[:8]
             if need is not None and len(have) > need:
-                self._export[name] = have[:need].decode("utf-8", "replace")
+                self._keep_field(name, have[:need])
                 self._export_wanted = None
             elif len(have) > LINE_LIMIT:
                 self._export_wanted = None
@@ -687,9 +738,14 @@ class TextReader:
             return
         name, mark, value = raw.partition(b"=")
         if mark:
-            self._export[name.decode("ascii", "replace")] = value.decode("utf-8", "replace")
+            self._keep_field(name.decode("ascii", "replace"), value)
         else:
             self._export_wanted = (raw.decode("ascii", "replace"), None, bytearray())
+
+    def _keep_field(self, name, value):
+        # An entry may have any number of fields; those that are read are few.
+        if name in _EXPORT_FIELDS:
+            self._export[name] = value.decode("utf-8", "replace")
 
     @staticmethod
     def _record_of_fields(fields):
@@ -726,6 +782,8 @@ class TextReader:
         writer = _WRITERS.get(ident)
         if writer is None:
             writer = "other" if _FOREIGN.match(ident) else "app"
+        elif groups.get("pid") not in _PIDS_OF.get(ident, (groups.get("pid"),)):
+            writer = "other"
         if "#0" in text or "#177" in text:
             text = _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), text)
         stamp = groups.get("stamp")

@@ -219,6 +219,55 @@ def other_caches(config):
     return sorted(set(found))
 
 
+#: Architectures whose sliding windows have a pool of their own: ``is_hybrid_swa_model`` of 0.5.23.
+SWA_ARCHITECTURES = frozenset(
+    {
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+        "GptOssForCausalLM",
+        "Llama4ForConditionalGeneration",
+        "MiMoV2FlashForCausalLM",
+        "MiMoV2ForCausalLM",
+        "Step3p5ForCausalLM",
+    }
+)
+_STATES = (
+    "full_attention_interval",
+    "hybrid_override_pattern",
+    "layers_block_type",
+    "linear_attn_config",
+    "mamba_d_state",
+    "ssm_cfg",
+    "ssm_state_size",
+)
+
+
+def pool_kinds(config):
+    """The kinds of pools that a model has in the order ``full``, ``swa``, ``mamba``; None where they cannot be told."""
+    if not isinstance(config, dict):
+        return None
+    architecture, other = architecture_of(config), set(other_caches(config))
+    listed = [part.get("layer_types") for part in (config, text_config(config))]
+    kinds = [kind for kinds in listed if isinstance(kinds, list) for kind in kinds]
+    swa = (
+        architecture in SWA_ARCHITECTURES
+        or bool(other & {"hybrid_layer_pattern", "is_hybrid_swa"})
+        or ("layer_types" in other and "sliding_attention" in kinds)
+    )
+    plain = ("full_attention", "sliding_attention")
+    mamba = bool(other & {"attn_type_list", *_STATES}) or any(kind not in plain for kind in kinds)
+    if not (swa or mamba) and (other or architecture not in MLA_ARCHITECTURES | MHA_ARCHITECTURES):
+        return None
+    return ("full", *(["swa"] if swa else []), *(["mamba"] if mamba else []))
+
+
+def has_indexer(config):
+    """Whether a model picks its tokens by an indexer (sparse attention), which has a pool beside the main one."""
+    if not isinstance(config, dict):
+        return False
+    return any(part.get(name) for part in (config, text_config(config)) for name in ("index_topk", "index_head_dim"))
+
+
 def draft_layers(config):
     """How many draft layers a model carries itself, None where its config names none."""
     for part in (text_config(config), config):
@@ -244,10 +293,7 @@ def geometry(config, tensor_parallel_size=1, kv_cache_dtype=None, draft=False):
         raise GeometryError("config.json does not hold a JSON object")
     architecture = architecture_of(config)
     if architecture not in MLA_ARCHITECTURES | MHA_ARCHITECTURES:
-        raise GeometryError(
-            f"the KV geometry of architecture {architecture} is not known; known are "
-            + ", ".join(sorted(MLA_ARCHITECTURES | MHA_ARCHITECTURES))
-        )
+        raise GeometryError(f"the KV geometry of architecture {architecture} is not known")
     other = other_caches(config)
     if other:
         raise GeometryError(

@@ -61,7 +61,8 @@ def _pool_rows(plan):
     for pool in plan["pools"]:
         name = f"{pool['pool']} stage {pool['stage']}" if staged else pool["pool"]
         sizes = [_number(pool["gb"]), _number(pool["gib"]), _number(pool["total_gb"])]
-        rows.append([name, pool["ranks"], f"{pool['tokens']:,}", f"{pool['bytes_per_token']:,}", *sizes])
+        counts = ["-" if pool[key] is None else f"{pool[key]:,}" for key in ("tokens", "bytes_per_token")]
+        rows.append([name, pool["ranks"], *counts, *sizes])
     sums = [_number(plan["per_rank_gb"]), _number(plan["per_rank_gib"]), _number(plan["total_gb"])]
     rows.append(["all", plan["ranks"], "", "", *sums])
     return rows
@@ -120,11 +121,13 @@ def host_lines(host, plan):
     if plan["pools"]:
         lines += [f"  {line}" for line in table(_pool_rows(plan))]
     lines += [f"  {line}" for line in _facts(plan)]
-    logged = list(dict.fromkeys(pool["line"] for pool in plan["pools"]))
+    logged = list(dict.fromkeys(pool["line"] for pool in plan["pools"] if pool["line"]))
     if logged:
         guessed = plan["device_tokens_source"] == "estimated" and not plan["size_gb"]
         said = "would log for the middle of that range" if guessed else "will log"
-        lines += [f"  SGLang {said}, on each rank:", *[f"    {line}" for line in logged]]
+        lines.append(f"  SGLang {said}, on each rank:")
+        for line in logged:
+            lines += textwrap.wrap(line, WIDTH, initial_indent="    ", subsequent_indent="      ")
     for title, key in (("does not fit", "objections"), ("cannot tell", "unknown"), ("warning", "cautions")):
         lines += [f"  {line}" for line in _sentences(title, plan[key])]
     return lines

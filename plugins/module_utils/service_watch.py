@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from .hicache_log import access_status, is_access, strip_ansi
+
 SHOWN = ("ActiveState", "SubState", "InvocationID", "NRestarts", "Result", "ExecMainStatus")
 
 #: Lines of SGLang (0.5.9 to 0.5.23) after which nobody should trust an answer. Warnings are none of them.
@@ -25,8 +27,10 @@ PATTERNS = (
     r"HTTP/1\.[01]\" 5(?!0[15])[0-9]{2}\b",
 )
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 MOST_SHOWN = 300
+# Of a message that journald split: as much as is kept to tell whose words the rest of it holds.
+_KEPT = 65536
+_MOST_OPEN = 256
 
 
 def state_problem(shown, invocation, restarts):
@@ -47,13 +51,45 @@ def state_problem(shown, invocation, restarts):
     return None
 
 
+class Messages:
+    """Whole messages of one start out of its records, look by look.
+
+    journald ends a record where a line grows too long or where another process writes; what the same process writes
+    next goes on with it, and may be any word of a client.
+    """
+
+    def __init__(self):
+        self._open = {}
+
+    def texts(self, records, invocation):
+        """Texts of the records that the start itself wrote, each with the beginning that was split off it.
+
+        records: :class:`journal.Record` tuples; invocation: id of the start.
+        """
+        found = []
+        for record in records:
+            if record.writer != "app" or record.invocation != invocation or not record.text:
+                continue
+            text = self._open.pop(record.pid, "") + record.text
+            if record.line_break in ("line-max", "pid-change") and record.pid is not None:
+                self._open[record.pid] = text if len(text) <= 2 * _KEPT else text[:_KEPT] + text[-_KEPT:]
+                if len(self._open) > _MOST_OPEN:
+                    del self._open[next(iter(self._open))]
+            found.append(text)
+        return found
+
+
 def line_problem(messages, patterns):
-    """One sentence about the first message that matches a pattern, or None."""
+    """One sentence about the first message that matches a pattern, or None.
+
+    Of a web server's record of a request only the protocol and the status are looked at (``HTTP/1.1" 500``): the
+    client's address, the path and the agent are the client's own words.
+    """
     for message in messages:
-        text = _ESCAPES.sub("", message)
-        for pattern in patterns:
-            if pattern.search(text):
-                return f"its journal says: {text.strip()[:MOST_SHOWN]}"
+        for line in re.split(r"[\r\n]+", strip_ansi(message)):
+            text = access_status(line) if is_access(line.strip()) else line
+            if text and any(pattern.search(text) for pattern in patterns):
+                return f"its journal says: {line.strip()[:MOST_SHOWN]}"
     return None
 
 

@@ -17,7 +17,11 @@ description:
   - Reads nothing of the host on which it runs, so that it runs on the controller as well, or where a host is planned
     only. What it needs to know comes from M(llmfleet.sglang.host_info) and M(llmfleet.sglang.gpu_info).
   - What cannot be told is not a failure. RV(fits) is then null, and RV(unknown) says why. An architecture whose KV
-    geometry is not known is named there.
+    geometry is not known is named there; a size (O(hicache_size)) is held against the memory even so.
+  - A decode server (C(disaggregation-mode) C(decode) among O(engine_options)) without HiCache makes a host pool for
+    retracted requests by itself from 0.5.18 on, unless its model has MLA. It is planned like any other pool.
+  - Models that carry their own draft layers (GLM, DeepSeek, MiMo) need no O(draft_config). From 0.5.18 on those layers
+    live in the main pool; before, they have a pool of their own.
   - Units are in the names. GB is 10**9 bytes, as SGLang prints host pools; GiB is 2**30 bytes, as SGLang prints device
     pools, which it calls GB.
 author:
@@ -30,25 +34,35 @@ options:
     required: true
   hicache_enabled:
     description:
-      - SGLang's C(--enable-hierarchical-cache). Without it there are no host pools, and only the weights are judged.
+      - SGLang's C(--enable-hierarchical-cache). Without it there are no host pools but those of a decode server, and
+        only the weights are judged.
     type: bool
     default: true
   model_config:
     description:
-      - Parsed C(config.json) of the model. Without it nothing can be told but the weights.
+      - Parsed C(config.json) of the model. Without it nothing can be told but the weights, and a size that is too
+        large for the host.
+      - Where the model's folder has a C(hf_quant_config.json), its content belongs under the key C(hf_quant_config).
+        It can tell the type of the KV cache.
     type: dict
   draft_config:
     description:
-      - Parsed C(config.json) of the draft model. Without it there is no draft.
+      - Parsed C(config.json) of the draft model. A model that carries its own draft layers counts those alone.
+      - Without it the draft is the model itself where O(draft_expected) is true and the model carries draft layers.
     type: dict
   draft_expected:
     description:
-      - Whether there is a draft model. Without its O(draft_config) the plan then cannot tell.
+      - Whether there is a draft. Without O(draft_config) and draft layers of the model the plan then cannot tell.
     type: bool
     default: false
+  speculative_algorithm:
+    description:
+      - SGLang's C(--speculative-algorithm). C(EAGLE) and C(NEXTN) run the draft layers of the model itself, which
+        0.5.18 and newer keep in the main pool; without it, that is what is taken for such a model.
+    type: str
   kv_cache_dtype:
     description:
-      - SGLang's C(--kv-cache-dtype).
+      - SGLang's C(--kv-cache-dtype). Without it, or with C(auto), it is what the checkpoint asks for, else 16 bits.
     type: str
   tensor_parallel_size:
     description:
@@ -80,6 +94,17 @@ options:
       - SGLang's C(--node-rank), the number of this host among O(nodes).
     type: int
     default: 0
+  engine_options:
+    description:
+      - Further options of the engine by their name without dashes in front. What is read, and wins over the options of
+        this module, is C(tp-size), C(dp-size), C(attn-dp-size), C(enable-dp-attention), C(pp-size), C(dcp-size),
+        C(attn-cp-size), C(nnodes) and C(node-rank) in each of their spellings.
+      - Also read are C(disaggregation-mode), C(disaggregation-decode-retraction-backup),
+        C(disaggregation-decode-enable-radix-cache), C(disaggregation-decode-enable-offload-kvcache),
+        C(enable-priority-scheduling), C(disable-priority-preemption), C(context-length), C(hicache-host-memory-mode)
+        and C(speculative-draft-kv-cache-dtype). Others are ignored; do not give any that are secret.
+    type: dict
+    default: {}
   page_size:
     description:
       - SGLang's C(--page-size). Without it, 1, or what O(attention_backends) ask for.
@@ -97,6 +122,8 @@ options:
   hicache_size:
     description:
       - SGLang's C(--hicache-size), GB (10**9 bytes) of a rank. Above 0 it wins over O(ratio).
+      - From 0.5.17 on it is one budget for all kinds of pools of a model (full attention, sliding windows, recurrent
+        states); before, each of them has it.
     type: int
   host_memory_fraction:
     description:
@@ -268,7 +295,8 @@ largest_ratio:
 reliable_ratio:
   description:
     - The largest ratio that fits in whatever order the ranks allocate. From 0.5.19 a rank that comes late sees less
-      memory, divides it again, and may be refused what fits.
+      memory, divides it again, and may be refused what fits. Where the release chooses the ratio itself, all ranks look
+      at the memory once before any of them allocates, and none comes late.
   returned: always
   type: float
   sample: 4.27
@@ -316,7 +344,9 @@ pools:
   elements: dict
   contains:
     pool:
-      description: V(kv) for the main pool, V(draft) for the draft's.
+      description:
+        - V(kv) for the main pool, V(draft) for the draft's, V(budget) for all that a size takes where the geometry of
+          the model is not known.
       type: str
       sample: kv
     stage:
@@ -328,15 +358,19 @@ pools:
       type: int
       sample: 8
     layers:
-      description: Layers in it.
+      description: Layers of the model or of the draft in it; null in a V(budget).
       type: int
       sample: 61
+    packed_layers:
+      description: Draft layers of the model that live in it besides.
+      type: int
+      sample: 0
     bytes_per_token:
-      description: Bytes of one token.
+      description: Bytes of one token; null in a V(budget).
       type: int
       sample: 70272
     tokens:
-      description: Tokens that it holds.
+      description: Tokens that it holds; null in a V(budget).
       type: int
       sample: 637109
     bytes:
@@ -364,7 +398,7 @@ pools:
       type: float
       sample: 358.17
     line:
-      description: What SGLang will log before it allocates, without the prefix of the log.
+      description: What SGLang will log before it allocates, without the prefix of the log; null in a V(budget).
       type: str
       sample: "Allocating kv hierarchical KV host pool: 637109 tokens, 44.77 GB host memory."
 per_rank_gb:
@@ -493,44 +527,68 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import hicache_plan, plan_text
 
+ARGUMENTS = {
+    "release": {"type": "str", "required": True},
+    "hicache_enabled": {"type": "bool", "default": True},
+    "model_config": {"type": "dict"},
+    "draft_config": {"type": "dict"},
+    "draft_expected": {"type": "bool", "default": False},
+    "speculative_algorithm": {"type": "str"},
+    "kv_cache_dtype": {"type": "str"},
+    "tensor_parallel_size": {"type": "int", "default": 1},
+    "pipeline_parallel_size": {"type": "int", "default": 1},
+    "data_parallel_size": {"type": "int", "default": 1},
+    "dp_attention_enabled": {"type": "bool", "default": False},
+    "nodes": {"type": "int", "default": 1},
+    "node_rank": {"type": "int", "default": 0},
+    "engine_options": {"type": "dict", "default": {}},
+    "page_size": {"type": "int"},
+    "attention_backends": {"type": "list", "elements": "str", "default": []},
+    "ratio": {"type": "float"},
+    "hicache_size": {"type": "int"},
+    "host_memory_fraction": {"type": "float", "default": 0.8},
+    "device_tokens": {"type": "int", "no_log": False},
+    "max_total_tokens": {"type": "int", "no_log": False},
+    "remembered": {"type": "dict"},
+    "settings": {"type": "dict", "default": {}},
+    "mem_fraction_static": {"type": "float"},
+    "weight_bytes": {"type": "int"},
+    "draft_weight_bytes": {"type": "int"},
+    "gpus": {"type": "list", "elements": "dict", "default": []},
+    "memory": {"type": "dict"},
+    "memory_limits": {"type": "list", "elements": "str", "default": []},
+    "memory_stat": {"type": "str"},
+    "rank_memory_gb": {"type": "float", "default": 4},
+    "numa": {"type": "list", "elements": "dict", "default": []},
+}
+
+
+def _refuse_overflow():
+    """Name the option whose figure no number of its type can hold; Ansible's own conversion ends in a traceback."""
+    loose = {
+        name: {**argument, "type": "raw"} if argument["type"] in ("int", "float") else argument
+        for name, argument in ARGUMENTS.items()
+    }
+    module = AnsibleModule(argument_spec=loose, supports_check_mode=True)
+    for name, argument in ARGUMENTS.items():
+        if argument["type"] in ("int", "float") and module.params[name] is not None:
+            try:
+                {"int": int, "float": float}[argument["type"]](module.params[name])
+            except ValueError:
+                continue
+            except OverflowError:
+                shown = hicache_plan.shown(module.params[name])
+                module.fail_json(msg=f"{name} is {shown}: that is no such amount; give a number that can be meant")
+    module.fail_json(msg="A figure is too large for its type: no amount of this kind can be meant; give a smaller one")
+
 
 def main():
     """Entry point."""
-    module = AnsibleModule(
-        argument_spec={
-            "release": {"type": "str", "required": True},
-            "hicache_enabled": {"type": "bool", "default": True},
-            "model_config": {"type": "dict"},
-            "draft_config": {"type": "dict"},
-            "draft_expected": {"type": "bool", "default": False},
-            "kv_cache_dtype": {"type": "str"},
-            "tensor_parallel_size": {"type": "int", "default": 1},
-            "pipeline_parallel_size": {"type": "int", "default": 1},
-            "data_parallel_size": {"type": "int", "default": 1},
-            "dp_attention_enabled": {"type": "bool", "default": False},
-            "nodes": {"type": "int", "default": 1},
-            "node_rank": {"type": "int", "default": 0},
-            "page_size": {"type": "int"},
-            "attention_backends": {"type": "list", "elements": "str", "default": []},
-            "ratio": {"type": "float"},
-            "hicache_size": {"type": "int"},
-            "host_memory_fraction": {"type": "float", "default": 0.8},
-            "device_tokens": {"type": "int", "no_log": False},
-            "max_total_tokens": {"type": "int", "no_log": False},
-            "remembered": {"type": "dict"},
-            "settings": {"type": "dict", "default": {}},
-            "mem_fraction_static": {"type": "float"},
-            "weight_bytes": {"type": "int"},
-            "draft_weight_bytes": {"type": "int"},
-            "gpus": {"type": "list", "elements": "dict", "default": []},
-            "memory": {"type": "dict"},
-            "memory_limits": {"type": "list", "elements": "str", "default": []},
-            "memory_stat": {"type": "str"},
-            "rank_memory_gb": {"type": "float", "default": 4},
-            "numa": {"type": "list", "elements": "dict", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    try:
+        module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    except OverflowError:
+        _refuse_overflow()
+        return
     ask = dict(module.params)
     ask["size_gb"] = ask.pop("hicache_size")
     memory = dict(ask["memory"] or {}, held=hicache_plan.held_bytes(ask.pop("memory_stat")))

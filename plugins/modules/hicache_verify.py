@@ -277,18 +277,20 @@ reasons:
           C(geometry_unknown), C(draft_size_wrong), C(draft_missing), C(draft_not_compared)."
         - "The start's own arguments: C(settings_differ), C(settings_resolved)."
         - "Evidence that is missing or hidden: C(evidence_lost), C(rate_limited), C(blob), C(null_message),
-          C(oversize_message), C(damaged_message), C(cut_lines), C(input_cut), C(unclear_line), C(start_rotated_away),
-          C(journal_empty), C(journal_damaged), C(journal_unreadable), C(no_permission), C(log_level)."
+          C(oversize_message), C(damaged_message), C(cut_lines), C(lines_wrapped), C(input_cut), C(unclear_line),
+          C(start_rotated_away), C(journal_empty), C(journal_damaged), C(journal_unreadable), C(no_permission),
+          C(log_level)."
         - "What the server said before it died: C(host_memory_refused), C(host_pool_too_small), C(pool_not_supported),
           C(pin_failed), C(host_out_of_memory), C(gpu_out_of_memory), C(cuda_graph_failed), C(cuda_error),
           C(nccl_error), C(scheduler_exception), C(scheduler_died), C(subprocess_died), C(exit_code),
-          C(initialization_failed), C(watchdog_timeout), C(crash), C(port_in_use), C(bad_arguments), C(last_error).
-          What the unit's own helper said: C(start_timed_out), C(leftovers)."
+          C(initialization_failed), C(watchdog_timeout), C(crash), C(port_in_use), C(bad_arguments), C(launch_failed),
+          C(last_error). What the unit's own helper said: C(start_timed_out), C(leftovers)."
         - "What systemd, the kernel and containers said: C(killed_by_oom), C(killed_by_oomd), C(main_process_exited),
           C(unit_failed), C(unit_inactive), C(unit_not_found), C(unit_stopped), C(start_timed_out),
           C(restart_scheduled), C(restarted), C(restarts), C(container_exited)."
         - "Readiness and witnesses: C(ready), C(not_ready), C(readiness_not_asked), C(healthy), C(unhealthy),
-          C(health_unknown), C(port_taken), C(port_owner_unknown), C(metrics_agree), C(metrics_differ), C(metrics_absent), C(metrics_show),
+          C(health_unknown), C(port_taken), C(port_owner_unknown), C(metrics_agree),
+          C(metrics_differ), C(metrics_absent), C(metrics_show),
           C(server_info_agrees), C(server_info_differs), C(deadline)."
       type: str
     message:

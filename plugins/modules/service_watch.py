@@ -53,6 +53,8 @@ options:
   patterns:
     description:
       - Regular expressions of Python; a line of the service's journal in which one is found ends the watch.
+      - Of the web server's record of a request they see the protocol and the status alone, as in C(HTTP/1.1" 500); the
+        address, the path and the agent are words of the client.
       - By default those of SGLang 0.5.9 to 0.5.23 for tracebacks, CUDA, NCCL, watchdogs, dead ranks, and requests that
         ended with a status from 500 on, other than 501 and 505, which are about the question.
     type: list
@@ -116,6 +118,7 @@ class Watch:
         self.began = time.monotonic()
         self.asked = None
         self.cursor = None
+        self.whole = service_watch.Messages()
         self.told = {"changed": False, "seconds": 0.0, "looks": 0, "invocation_id": "", "lines": 0}
 
     def show(self):
@@ -141,7 +144,7 @@ class Watch:
         found.extend(stream.close())
         self.cursor = stream.cursor or self.cursor
         self.told["lines"] += stream.lines
-        return [record.text for record in found if record.text and record.writer == "app"]
+        return self.whole.texts(found, self.told["invocation_id"])
 
     def health(self):
         """One sentence about an answer that is not a good one, or None."""

@@ -19,6 +19,8 @@ import os
 import re
 from collections import namedtuple
 
+from .vllm_words import value_counterpart
+
 TABLE_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engine_arguments.json")
 
 # A local part, such as +cu130, says how a release was built; its command line is the same.
@@ -64,6 +66,14 @@ def release_key(release):
     if match is None:
         raise UnknownRelease(f"{release!r} is not a release of SGLang such as 0.5.23 or 0.5.10.post1")
     return tuple(int(number or 0) for number in match.groups())
+
+
+def is_older(release, bound):
+    """Tell whether a release is older than the tuple `bound`; a text that is no release counts as new."""
+    try:
+        return release_key(release) < bound
+    except UnknownRelease:
+        return False
 
 
 @functools.cache
@@ -316,9 +326,10 @@ def _choice_finding(argument, item, release):
     problem = f"is not a choice of SGLang {release}"
     if held:
         problem += f": that value is {span(held)}"
-    near = closest(text, argument.choices)
+    meant = value_counterpart(argument.names, text, argument.choices)
+    near = meant or closest(text, argument.choices)
     mend = f"write one of {', '.join(sorted(argument.choices))}"
-    if near is not None and not held:
+    if near is not None and (meant or not held):
         mend = f"write {near} if that is what you mean, else {mend[6:]}"
     return Finding("error", problem, mend, "choice")
 

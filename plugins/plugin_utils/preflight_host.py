@@ -103,10 +103,18 @@ def _glibc(look):
     )
 
 
+# Before it allocates a pool, SGLang compares it with what is available besides huge pages (HostKVCache), wherever the
+# pool then goes: SGLANG_HUGEPAGE_SIZE (read from 0.5.13 on) needs the memory a second time in all releases up to this.
+_GUARD_WITHOUT_HUGEPAGES = "0.5.23"
+_GUARD_UNKNOWN = "0.5.24"
+
+
+def _guard_ignores_hugepages(look):
+    return is_older(look.release, _GUARD_UNKNOWN)
+
+
 def _reserved(look):
-    """Bytes in huge pages that the service is not going to use."""
-    if look.flag("hugepages_allowed"):
-        return 0
+    """Bytes in huge pages."""
     return sum(row["size"] * row["total"] for row in look.host["memory"]["hugepages"])
 
 
@@ -115,7 +123,8 @@ def _memory(look):
     total, limit = look.host["memory"]["total"], look.host["memory"]["cgroup_limit"]
     if total is None:
         return None
-    reserved = _reserved(look)
+    counted = look.flag("hugepages_allowed") and not _guard_ignores_hugepages(look)
+    reserved = 0 if counted else _reserved(look)
     usable = total if limit is None else min(total, limit)
     if (usable - reserved) / 1e9 >= look.number("min_memory_gb"):
         return None
@@ -134,7 +143,7 @@ def _memory(look):
 @rule("hugepages", WARNING)
 def _hugepages(look):
     reserved = _reserved(look)
-    if reserved / 1e9 <= look.number("max_hugepages_gb"):
+    if look.flag("hugepages_allowed") or reserved / 1e9 <= look.number("max_hugepages_gb"):
         return None
     sizes = [
         f"{row['total']} of {row['size'] // 2**20} MiB" for row in look.host["memory"]["hugepages"] if row["total"]
@@ -142,8 +151,13 @@ def _hugepages(look):
     return Finding(
         f"{gigabytes(reserved)} reserved as huge pages ({', '.join(sizes)}), which SGLang does not use",
         look.least("max_hugepages_gb"),
-        "Remove vm.nr_hugepages and hugepages= from sysctl and the kernel's parameters, or set SGLANG_HUGEPAGE_SIZE in "
-        "serve_environment.",
+        "Remove vm.nr_hugepages and hugepages= from sysctl and the kernel's parameters."
+        + (
+            f" SGLANG_HUGEPAGE_SIZE is no way to use them: SGLang up to {_GUARD_WITHOUT_HUGEPAGES} asks for the same "
+            "memory outside of them before it allocates."
+            if _guard_ignores_hugepages(look)
+            else ""
+        ),
     )
 
 

@@ -8,8 +8,10 @@ A settings mapping has the variables of role serve without their prefix: C(port)
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 
+from ..module_utils._model import parallel_layout
 from .engine_arguments import UnknownRelease, arguments, option_words, release_key
 
 Setting = namedtuple("Setting", "name kind option group")
@@ -129,11 +131,12 @@ def _typed(value, kind):
         return True if lowered in _TRUE else False if lowered in _FALSE else value
     if kind == "int" and isinstance(value, str):
         digits = value.strip()
-        return int(digits) if digits.lstrip("+-").isdecimal() and digits.isascii() else value
+        # Python refuses to read thousands of digits; nothing that is counted here needs twenty.
+        return int(digits) if re.match(r"[+-]?[0-9]{1,20}\Z", digits) else value
     if kind == "float" and not isinstance(value, bool) and isinstance(value, (str, int)):
         try:
             return float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return value
     if kind == "str" and not isinstance(value, bool) and isinstance(value, (int, float)):
         return str(value)
@@ -150,6 +153,9 @@ def normalised(settings):
         value = found.get(setting.name)
         if value is None:
             value = ABSENT.get(setting.name)
+        elif value == "" and setting.name in ABSENT:
+            # Written and left empty: not what the setting means when nobody writes it.
+            continue
         found[setting.name] = _typed(value, setting.kind)
         if setting.kind == "str" and found[setting.name] == "":
             found[setting.name] = None
@@ -204,7 +210,7 @@ def engine_environment(settings, release):
         return found
     if (
         values["speculative_enabled"] is True
-        and values["speculative_algorithm"] in ("EAGLE", "EAGLE3", "STANDALONE")
+        and values["speculative_algorithm"] in ("EAGLE", "NEXTN", "EAGLE3", "STANDALONE")
         and values["speculative_eagle_topk"] in (1, None)
         and SPEC_V2_FIRST <= key < SPEC_V2_GONE
     ):
@@ -215,29 +221,11 @@ def engine_environment(settings, release):
 def node_ranks(settings):
     """Return which ranks a node runs, a dict of ranks (their number), rank_set (their names) and stages (of all nodes).
 
-    rank_set is empty on a single node, where the number tells everything. SGLang spreads pipeline stages over nodes
-    first and tensor ranks over what is left (C(sglang/srt/entrypoints/engine.py)).
+    rank_set is empty on a single node, where the number tells everything. Where ranks come from, and what is refused
+    with a ValueError, tells C(module_utils/_model/parallel_layout.py).
     """
-    values = normalised(settings)
-    options = values["engine_options"]
-    stages = next((options[name] for name in ("pp-size", "pipeline-parallel-size") if name in options), 1)
-    stages = stages if isinstance(stages, int) and stages > 0 else 1
-    size, nodes, node = values["tensor_parallel_size"] or 1, values["nodes"] or 1, values["node_rank"] or 0
-    if nodes < 2:
-        return {"ranks": size * stages, "rank_set": [], "stages": stages}
-    nodes_of_stage = max(nodes // stages, 1)
-    stages_here = max(stages // nodes, 1)
-    size_here = max(size // nodes_of_stage, 1)
-    first_stage, first_rank = stages_here * (node // nodes_of_stage), size_here * (node % nodes_of_stage)
-    if stages == 1:
-        names = [f"{first_rank}-{first_rank + size_here - 1}" if size_here > 1 else str(first_rank)]
-    else:
-        names = [
-            f"PP{stage} TP{rank}"
-            for stage in range(first_stage, first_stage + stages_here)
-            for rank in range(first_rank, first_rank + size_here)
-        ]
-    return {"ranks": stages_here * size_here, "rank_set": names, "stages": stages}
+    found = parallel_layout.layout(parallel_layout.from_service(plain(settings)))
+    return {"ranks": found.ranks, "rank_set": found.rank_set, "stages": found.stages}
 
 
 def service_url(host, port):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from .settings import normalised, plain
+from .settings_numbers import printable
 from .settings_problems import settings_problems
 
 VARIABLE = "serve_instances"
@@ -52,11 +53,12 @@ def instances_problems(instances, common):
         for problem in settings_problems(settings, str(settings.get("release")), names=names):
             if problem not in found:
                 found.append(problem)
-    found += _claimed_twice(instances, common)
+    found += _claimed_twice(printable(instances), printable(common))
     return sorted(found, key=lambda problem: problem["level"] != "error")
 
 
 def _problem(variable, value, problem, mend):
+    value = printable(value)
     shown = value if value == "(hidden)" else json.dumps(value, ensure_ascii=False, default=str)
     message = f"{variable} is {shown}: {problem}; {mend}."
     return {
@@ -76,7 +78,8 @@ def _claimed_twice(instances, common):
         values = normalised({**common, **instance})
         claims = [("name", values["name"]), ("port", values["port"])]
         claims += [("GPU", str(gpu)) for gpu in (values["gpus"] if isinstance(values["gpus"], list) else [])]
-        for kind, claim in claims:
+        # A name or port of another type is an error of its own.
+        for kind, claim in ((kind, claim) for kind, claim in claims if not isinstance(claim, (dict, list))):
             owners[kind].setdefault(claim, []).append(label_of(instance, number) if kind != "name" else str(number))
     clashes = [
         f"{kind} {claim} of {' and '.join(claimants)}"

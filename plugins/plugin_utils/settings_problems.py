@@ -15,17 +15,23 @@ import posixpath
 import re
 
 from ..module_utils import argument_check
+from ..module_utils._model import parallel_layout
 from . import engine_arguments as table
-from .engine_arguments import UnknownRelease
-from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised
+from .engine_arguments import UnknownRelease, is_older
+from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised, plain
+from .settings_excludes import disaggregation_excludes, hicache_excludes, number_of
+from .settings_numbers import SECRET_OPTIONS, limits, printable, sizes
 from .systemd_quote import is_variable_name, unsafe_characters
+from .vllm_words import option_mend, value_counterpart
 
 HIDDEN = argument_check.HIDDEN
 
-# SGLang writes its arguments to the journal and /server_info returns them, in every release up to 0.5.23.
-SECRET_OPTIONS = frozenset(("api-key", "admin-api-key", "ssl-keyfile-password"))
-
-EAGLE_ALGORITHMS = ("EAGLE", "EAGLE3", "STANDALONE")
+# Algorithms whose steps, topk and draft tokens go together; NEXTN is SGLang's other name of EAGLE.
+EAGLE_ALGORITHMS = ("EAGLE", "NEXTN", "EAGLE3", "STANDALONE")
+# Algorithms that can speculate with layers of the target's own checkpoint (MTP), without a draft model.
+_OWN_LAYERS = ("EAGLE", "NEXTN")
+# Algorithms for which nothing stands in for the draft model.
+_NEED_DRAFT = ("EAGLE3", "STANDALONE", "DFLASH")
 # What both Python's logging and the web server take; SGLang hands the level to both.
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 QUIET_LEVELS = ("warning", "error", "critical", "fatal")
@@ -34,6 +40,15 @@ LOOPBACK = ("localhost", "::1")
 _UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 # NAME_MAX of Linux and UNIT_NAME_MAX of systemd are both 255, for "sglang-" and ".service" as well.
 _UNIT_NAME_LENGTH = 255 - len("sglang-.service")
+# Checkpoints that hold no MTP layers (num_nextn_predict_layers is 0 in all of Kimi-K2), and families that hold some:
+# those for which SGLang has a draft class (ModelConfig._config_draft_model). Names are weak evidence, so that both
+# only say what to expect of the host's config.json, which role serve reads before it changes anything.
+_WITHOUT_MTP = re.compile(r"kimi[-_. ]?k2|distill", re.IGNORECASE)
+_WITH_MTP = re.compile(
+    r"deepseek[-_. ]?(v3|v4|r1)|glm[-_. ]?(4[-_.p]?[5-9]|5)|mimo|qwen3[-_. ]?next|qwen3[-_.p]5|longcat|exaone|hunyuan"
+    r"|step[-_. ]?3[-_.p]?[57]|ernie[-_. ]?4|\b[lr]ing[-_. ]|nemotron[-_. ]?(h|3)",
+    re.IGNORECASE,
+)
 _KIMI_K25 = re.compile(r"kimi[-_. ]?k2[-_. p]?5", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+\Z")
 # Directives whose values may be secret.
@@ -69,9 +84,15 @@ class Problems:
         name = self.names.get(setting, self.prefix + setting)
         return name if key is None else f"{name}[{str(key)!r}]"
 
+    @staticmethod
+    def shown(option, value):
+        """Return the value of an engine option as a message may show it."""
+        return _shown(option, value)
+
     def add(self, setting, value, problem, mend, key=None, level="error"):
         """Add one problem; `problem` and `mend` are parts of a sentence about the value."""
         variable = self.variable(setting, key)
+        value = printable(value)
         shown = value if value == HIDDEN else json.dumps(value, ensure_ascii=False, default=str)
         self.found.append(
             {
@@ -94,9 +115,12 @@ def settings_problems(settings, release, prefix="serve_", names=None):
     refuse it, or do something else in silence; warning: worth knowing), variable, value (secrets hidden),
     problem, mend, and message, one sentence made of the others. An empty list means nothing was found.
     """
-    values = normalised(settings)
     problems = Problems(prefix, names)
-    if not _types(values, problems):
+    found = plain(settings)
+    if not sizes(found, problems):
+        return problems.found
+    values = normalised(found)
+    if not (_types(values, problems) and limits(values, problems)):
         return problems.found
     known = _release(values, release, problems)
     for rule in _RULES:
@@ -154,16 +178,8 @@ def _release(values, release, problems):
         return False
 
 
-def _older(release, bound):
-    """Tell whether a release is older than the tuple `bound`; an unreadable one counts as new."""
-    try:
-        return table.release_key(release) < bound
-    except UnknownRelease:
-        return False
-
-
 def _between(release, first, bound):
-    return not _older(release, first) and _older(release, bound)
+    return not is_older(release, first) and is_older(release, bound)
 
 
 def _unit_name(values, release, known, problems):
@@ -229,8 +245,28 @@ def _numbers(values, release, known, problems):
         )
 
 
+def _ranks(values):
+    """Ranks of a service on its host; 0 where its layout cannot be, which :func:`_nodes` names."""
+    try:
+        return node_ranks(values)["ranks"]
+    except parallel_layout.LayoutError:
+        return 0
+
+
+def _layout(values, problems):
+    """Name what the engine's options say of the parallel layout and cannot be."""
+    try:
+        parallel_layout.layout(parallel_layout.from_service(values))
+    except parallel_layout.LayoutError as error:
+        options = {str(name).lstrip("-").replace("_", "-"): name for name in values["engine_options"]}
+        keys = [options[spelling] for spelling in parallel_layout.spellings(error.name) if spelling in options]
+        if keys:
+            problems.add("engine_options", error.value, error.problem, error.fix, key=keys[-1])
+
+
 def _nodes(values, release, known, problems):
     """One model on several hosts, of which each knows how many there are, which it is, and where they meet."""
+    _layout(values, problems)
     nodes, rank, address = values["nodes"], values["node_rank"], values["dist_init_address"]
     if nodes < 1:
         problems.add("nodes", nodes, "it counts the hosts that share the model", "set 1 for a model on one host")
@@ -244,7 +280,7 @@ def _nodes(values, release, known, problems):
         )
     if nodes == 1:
         return
-    ranks = node_ranks({**values, "nodes": 1})["ranks"]
+    ranks = _ranks({**values, "nodes": 1, "node_rank": 0})
     if ranks % nodes:
         problems.add(
             "nodes",
@@ -268,7 +304,7 @@ _NUMBERS = re.compile(r"[0-9]+(-[0-9]+)?([ ,]+[0-9]+(-[0-9]+)?)*\Z")
 def _placement(values, release, known, problems):
     """Where on the host the service runs: GPUs, CPUs, memory."""
     gpus = values["gpus"]
-    ranks = node_ranks(values)["ranks"]
+    ranks = _ranks(values)
     if gpus and len(set(map(str, gpus))) != len(gpus):
         problems.add("gpus", gpus, "a GPU is named twice", "name each once")
     elif gpus and len(gpus) < ranks:
@@ -292,6 +328,8 @@ def _placement(values, release, known, problems):
     for setting in ("cpus", "numa_nodes"):
         if values[setting] is not None and not _NUMBERS.match(values[setting]):
             problems.add(setting, values[setting], "it is no list of numbers", "write spans such as 0-31,64-95")
+        elif values[setting] is not None and any(len(part) > 5 for part in re.findall("[0-9]+", values[setting])):
+            problems.add(setting, values[setting], "no kernel counts that far", "write numbers that lscpu shows")
     policy = values["numa_policy"]
     if policy is not None and policy not in _NUMA_POLICIES:
         problems.add("numa_policy", policy, "systemd has no such policy", f"set one of {', '.join(_NUMA_POLICIES)}")
@@ -385,20 +423,29 @@ def _speculation(values, release, known, problems):
     if algorithm is None:
         problems.add("speculative_algorithm", None, "speculation is enabled without an algorithm", "set it to EAGLE3")
         return
-    if algorithm not in EAGLE_ALGORITHMS:
+    written = value_counterpart(("speculative-algorithm",), algorithm)
+    choices = table.arguments(release)["speculative-algorithm"].choices if known else None
+    if written is not None and choices is not None:
+        # A release with choices takes no other spelling, which _typed_findings names.
         return
-    if draft is None:
-        problems.add(
-            "draft_model_path",
-            None,
-            f"{algorithm} needs a draft model, and SGLang would take the target's own path in silence",
-            f"set it to the draft's folder, or {problems.variable('speculative_enabled')} to false",
-        )
-    elif algorithm == "EAGLE" and "eagle3" in posixpath.basename(draft.rstrip("/")).lower():
+    if written is not None:
         problems.add(
             "speculative_algorithm",
             algorithm,
-            f"the draft {draft} is an EAGLE-3 one, which under EAGLE loads and never has a token accepted",
+            "that is not how SGLang writes an algorithm, and its rules could not be checked",
+            f"write {written}",
+        )
+        return
+    own = draft is None or _same_folder(draft, values["model_path"])
+    if own and algorithm in (*_NEED_DRAFT, *_OWN_LAYERS):
+        _draft_of_its_own(values, problems)
+    if algorithm not in EAGLE_ALGORITHMS:
+        return
+    if algorithm in _OWN_LAYERS and not own and "eagle3" in posixpath.basename(draft.rstrip("/")).lower():
+        problems.add(
+            "speculative_algorithm",
+            algorithm,
+            f"the draft {draft} is an EAGLE-3 one, which under {algorithm} loads and never has a token accepted",
             "set it to EAGLE3",
         )
     _speculation_numbers(values, problems)
@@ -415,14 +462,47 @@ def _speculation(values, release, known, problems):
         )
 
 
+def _same_folder(path, other):
+    return other is not None and posixpath.normpath(path) == posixpath.normpath(other)
+
+
+def _draft_of_its_own(values, problems):
+    """Speculation whose draft would be the target itself: right for checkpoints that carry draft layers, else not."""
+    algorithm, draft = values["speculative_algorithm"], values["draft_model_path"]
+    mend = f"set it to the draft's folder, or {problems.variable('speculative_enabled')} to false"
+    if algorithm in _NEED_DRAFT:
+        taken = "refuse to start" if algorithm == "DFLASH" else "take the target's own path in silence"
+        problem = f"{algorithm} needs a draft model of its own"
+        problem += f", and SGLang would {taken}" if draft is None else ", and this is the target's folder"
+        problems.add("draft_model_path", draft, problem, mend)
+        return
+    served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
+    if _WITHOUT_MTP.search(served):
+        problems.add(
+            "draft_model_path",
+            draft,
+            f"{algorithm} without a draft model takes draft layers of the target's checkpoint, and this model has none",
+            mend,
+        )
+    elif not _WITH_MTP.search(served):
+        problems.add(
+            "draft_model_path",
+            draft,
+            f"{algorithm} without a draft model takes draft layers (MTP) of the target's checkpoint, which not every "
+            "model has",
+            "leave it where config.json counts some (num_nextn_predict_layers), else set it to the draft's folder",
+            level="warning",
+        )
+
+
 def _known_bad_releases(values, release, known, problems):
     """Releases in which Kimi-K2.5 does not work, or works badly."""
     served = " ".join(filter(None, (values["model_path"], values["served_model_name"])))
     if not _KIMI_K25.search(served) or not (known or values["release_check_enabled"] is False):
         return
-    if _older(release, (0, 5, 9, 0)):
+    if is_older(release, (0, 5, 9, 0)):
         problems.add("release", str(release), "it has no Kimi-K2.5", "choose 0.5.10.post1 or later")
-    elif _older(release, (0, 5, 10, 0)):
+    elif is_older(release, (0, 5, 10, 0)):
         problems.add(
             "release",
             str(release),
@@ -430,8 +510,8 @@ def _known_bad_releases(values, release, known, problems):
             "choose 0.5.10.post1 or later",
             level="warning",
         )
-    parallel = values["engine_options"].get("ep-size", values["engine_options"].get("expert-parallel-size"))
-    if isinstance(parallel, int) and parallel > 1 and _older(release, (0, 5, 11, 0)):
+    parallel = number_of(values["engine_options"], "ep-size", "expert-parallel-size")
+    if parallel > 1 and is_older(release, (0, 5, 11, 0)):
         problems.add(
             "release",
             str(release),
@@ -449,7 +529,7 @@ def _speculation_pages(values, release, problems):
     page = values["page_size"] or 1
     if backend in _PAGES and page not in _PAGES[backend][0]:
         page = _PAGES[backend][1]
-    taken = backend in (_PAGE_TREES[:2] if _older(release, (0, 5, 11, 0)) else _PAGE_TREES)
+    taken = backend in (_PAGE_TREES[:2] if is_older(release, (0, 5, 11, 0)) else _PAGE_TREES)
     if page > 1 and not taken:
         problems.add(
             "speculative_eagle_topk",
@@ -470,7 +550,7 @@ def _speculation_rewrites(values, release, problems):
             key="enable-mixed-chunk",
             level="warning",
         )
-    if values["hicache_enabled"] is True and _older(release, (0, 5, 11, 0)):
+    if values["hicache_enabled"] is True and is_older(release, (0, 5, 11, 0)):
         problems.add(
             "release",
             str(release),
@@ -543,7 +623,7 @@ def _hicache(values, release, known, problems):
             "set it to 4.0, or to null together with a size",
         )
     elif ratio is not None and ratio <= 1:
-        fatal = _older(release, (0, 5, 15, 0))
+        fatal = is_older(release, (0, 5, 15, 0))
         problems.add(
             "hicache_ratio",
             ratio,
@@ -569,6 +649,14 @@ def _hicache_memory(values, problems):
             key="hicache-host-memory-fraction",
             level="warning",
         )
+    if fraction is not None and not _is_share(fraction):
+        problems.add(
+            "engine_options",
+            fraction,
+            "it is the share of host memory for the hierarchical cache and must lie above 0 and not above 1",
+            "set it to 0.8, or remove it",
+            key="hicache-host-memory-fraction",
+        )
     if options.get("hicache-host-memory-mode") != "buffer_only":
         return
     if options.get("hicache-storage-backend") is None:
@@ -587,6 +675,14 @@ def _hicache_memory(values, problems):
             "set it to write_through",
             level="warning",
         )
+
+
+def _is_share(value):
+    """Tell whether a value is above 0 and not above 1; what is no number is refused by its kind."""
+    try:
+        return isinstance(value, bool) or 0 < float(value) <= 1
+    except (TypeError, ValueError):
+        return True
 
 
 def _default(option, release, known):
@@ -641,7 +737,7 @@ def _hicache_rewrites(values, release, known, problems):
 def _fa3_and_kernel(values, release, backend, problems):
     option = "decode-attention-backend"
     decode = values["engine_options"].get(option)
-    if (decode or values["attention_backend"]) != "fa3" or backend != "kernel" or not _older(release, (0, 5, 14, 0)):
+    if (decode or values["attention_backend"]) != "fa3" or backend != "kernel" or not is_older(release, (0, 5, 14, 0)):
         return
     given = ("engine_options", decode, option) if decode else ("attention_backend", values["attention_backend"], None)
     taken = "the io backend kernel by direct" if decode else "fa3 decoding by another backend"
@@ -653,63 +749,6 @@ def _fa3_and_kernel(values, release, backend, problems):
         key=given[2],
         level="warning",
     )
-
-
-def _number_of(options, *names):
-    """Return the number of the first of some spellings of an option, 0 when none is one."""
-    for name in names:
-        value = options.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return 0
-
-
-def _hicache_excludes(values, release, known, problems):
-    """Options that exclude the hierarchical cache (_handle_cache_compatibility, handle_hicache)."""
-    options = values["engine_options"]
-    if values["hicache_enabled"] is not True:
-        _without_hicache(options, problems)
-        return
-    off = f"or set {problems.variable('hicache_enabled')} to false"
-
-    def refuse(option, problem):
-        problems.add("engine_options", options[option], problem, f"remove {option}, {off}", key=option)
-
-    for option in ("disable-radix-cache", "enable-lmcache", "enable-unified-cache-external-linker"):
-        if options.get(option) is True:
-            refuse(option, "SGLang does not start with it while the hierarchical cache is on")
-    speculating = values["speculative_enabled"] is True
-    if options.get("enable-unified-memory") is True and speculating and values["speculative_algorithm"] != "NGRAM":
-        refuse("enable-unified-memory", "SGLang does not take it with EAGLE and the hierarchical cache together")
-    for option in ("dcp-size", "decode-context-parallel-size"):
-        if _number_of(options, option) < 2:
-            continue
-        if speculating and values["speculative_algorithm"] != "DSPARK":
-            refuse(option, "with the hierarchical cache SGLang takes no speculation but DSPARK when it is above 1")
-        if options.get("enable-hisparse") is True:
-            refuse("enable-hisparse", f"SGLang does not take it with {option} above 1")
-        if options.get("hicache-host-memory-mode") == "buffer_only":
-            refuse("hicache-host-memory-mode", f"SGLang does not take buffer_only with {option} above 1")
-
-
-def _without_hicache(options, problems):
-    """Options of a cache that is off, and those of caches that need the radix cache."""
-    switch = problems.variable("hicache_enabled")
-    for option, value in options.items():
-        if option.startswith("hicache-") and value not in (None, False):
-            problems.add(
-                "engine_options",
-                _shown(option, value),
-                f"it does nothing while {switch} is false",
-                f"remove it, or set {switch} to true",
-                key=option,
-                level="warning",
-            )
-    for option in ("enable-lmcache", "enable-unified-cache-external-linker"):
-        if options.get(option) is True and options.get("disable-radix-cache") is True:
-            problems.add(
-                "engine_options", True, "SGLang does not take it with disable-radix-cache", "remove one", key=option
-            )
 
 
 def _pages(values, release, known, problems):
@@ -778,7 +817,16 @@ def _environment(values, release, known, problems):
                 "write it in one line, or name a file that holds it",
                 key=name,
             )
-    if SPEC_V2_VARIABLE in values["environment"] and not _older(release, SPEC_V2_GONE):
+    if values["environment"].get("FORWARDED_ALLOW_IPS") not in (None, ""):
+        problems.add(
+            "environment",
+            HIDDEN,
+            "the web server then begins its access records with what those callers write into X-Forwarded-For",
+            "remove it: the unit trusts nobody, and a gateway logs who called it",
+            key="FORWARDED_ALLOW_IPS",
+            level="warning",
+        )
+    if SPEC_V2_VARIABLE in values["environment"] and not is_older(release, SPEC_V2_GONE):
         problems.add(
             "environment",
             HIDDEN,
@@ -787,15 +835,40 @@ def _environment(values, release, known, problems):
             key=SPEC_V2_VARIABLE,
             level="warning",
         )
+    _huge_pages(values, release, problems)
     _spec_v2_and_topk(values, release, problems)
     _expandable_segments(values, problems)
+
+
+def _huge_pages(values, release, problems):
+    """A variable that up to 0.5.23 takes the pool from huge pages after a check that counts none of them."""
+    name = "SGLANG_HUGEPAGE_SIZE"
+    value = values["environment"].get(name)
+    if value in (None, ""):
+        return
+    if is_older(release, (0, 5, 13, 0)):
+        problem, mend = f"SGLang {release} does not read it", "remove it, or deploy 0.5.13 or later"
+    elif str(value).strip().upper() not in ("2MB", "1GB"):
+        problem, mend = (
+            "SGLang knows 2MB and 1GB, and takes ordinary pages for anything else",
+            "write 2MB, or remove it",
+        )
+    elif is_older(release, (0, 5, 24, 0)):
+        problem = (
+            f"SGLang {release} asks for the pools' memory outside of huge pages before it takes it from them, so that "
+            "the host needs it twice"
+        )
+        mend = "remove it, and reserve no huge pages"
+    else:
+        return
+    problems.add("environment", HIDDEN, problem, mend, key=name, level="warning")
 
 
 def _spec_v2_and_topk(values, release, problems):
     switch = str(values["environment"].get(SPEC_V2_VARIABLE, "")).strip().lower()
     topk = values["speculative_eagle_topk"]
     on = switch in ("1", "true", "yes", "y", "t", "on") and values["speculative_enabled"] is True
-    if on and topk is not None and topk > 1 and _older(release, SPEC_V2_ANY_TOPK):
+    if on and topk is not None and topk > 1 and is_older(release, SPEC_V2_ANY_TOPK):
         problems.add(
             "environment",
             HIDDEN,
@@ -915,6 +988,13 @@ def _unsafe_words(name, value):
 
 
 def _engine_option(name, value, shown, release, known, problems):
+    plain_name = name.lstrip("-").replace("_", "-")
+    mend = option_mend(name, problems.variable)
+    # Of a release that is not known, the newest known one tells what SGLang's own words are.
+    own = table.arguments(release if known else table.known_releases()[-1])
+    if mend is not None and plain_name not in own:
+        problems.add("engine_options", shown, "it is an option of vLLM and none of SGLang", mend, key=name)
+        return
     if not known:
         if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z", name):
             problems.add("engine_options", shown, "that is no name of an option", "write it without dashes", key=name)
@@ -1007,7 +1087,8 @@ _RULES = (
     _speculation,
     _pages,
     _hicache,
-    _hicache_excludes,
+    hicache_excludes,
+    disaggregation_excludes,
     _typed_findings,
     _engine_options,
     _environment,

@@ -143,6 +143,9 @@ def _same_text(name, wanted, got):
 
 def same(name, wanted, got):
     """Tell whether a start that prints ``got`` has what was ``wanted``, both as they come; see :data:`DEFAULTS`."""
+    if name == "disaggregation_mode":
+        # The only argument whose "null" is a value.
+        return (wanted or "null") == (got or "null")
     wanted, got = _plain(wanted), _plain(got)
     if wanted is None:
         return True
@@ -294,7 +297,9 @@ def check(start, ask, release, reasons):
         found, unsure = differences(settings, ask, release)
         if found:
             right = False
-            words = [f"{one.name} is {_show(one.got)}{one.why}, where {_show(one.wanted)} was asked for" for one in found]
+            words = [
+                f"{one.name} is {_show(one.got)}{one.why}, where {_show(one.wanted)} was asked for" for one in found
+            ]
             more = f" ({len(words) - 6} more)" if len(words) > 6 else ""
             reasons.fail(
                 "settings_differ",

@@ -320,7 +320,7 @@ class Verifier:
         while True:
             if invocation:
                 self.read_on(invocation, ())
-            result, phase, _around = self.judge_live(state, invocation, None)
+            result, phase, around = self.judge_live(state, invocation, None)
             now = time.monotonic()
             if phase == "done":
                 if looked_again or result["verdict"] == "pass":
@@ -338,7 +338,8 @@ class Verifier:
             time.sleep(max(0.05, min(self.params["poll_interval"], self.remaining())))
             state = self.show()
         if result["verdict"] != "pass" and invocation:
-            if phase != "done" and result["allocation_verdict"] != "pass" and self.params["health_url"]:
+            probe = phase != "done" and result["allocation_verdict"] != "pass" and self.params["health_url"]
+            if probe and self.with_owner(around, self.params["health_url"]).owner["ours"] is not False:
                 # journald tells of dropped messages only with the next message: make the server write one.
                 self.fetch(self.params["health_url"], 10)
                 time.sleep(1)
@@ -359,11 +360,10 @@ class Verifier:
             bound=True,
         )
         result, phase = hicache_judge.judge(self.evidence.start, self.ask, around, self.restarts(state))
-        if phase != "done" or result["verdict"] == "pass":
-            if self.wants_health(result, last):
-                around = self.with_owner(around, self.params["health_url"])
-                if around.owner["ours"] is not False:
-                    around = around._replace(health=self.health())
+        if (phase != "done" or result["verdict"] == "pass") and self.wants_health(result, last):
+            around = self.with_owner(around, self.params["health_url"])
+            if around.owner["ours"] is not False:
+                around = around._replace(health=self.health())
         if last and result["allocation_verdict"] != "fail":
             for name, ask in (("metrics", self.metrics), ("server_info", self.server_info)):
                 if self.params[f"{name}_url"]:

@@ -45,6 +45,9 @@ _OPTIONS = {
 #: Width of DP attention from 0.5.23 on, which makes ``--enable-dp-attention`` needless.
 _ATTENTION_DP = ("attn-dp-size", "attention-data-parallel-size")
 
+#: All option names that are read.
+ALL_SPELLINGS = frozenset(_ATTENTION_DP).union(*_OPTIONS.values())
+
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
 
@@ -67,18 +70,26 @@ the tokens of a sequence, by decode context parallelism.
 """
 
 
+class LayoutError(ValueError):
+    """Settings that make no layout; the parts of the message are ``name``, ``value``, ``problem`` and ``fix``."""
+
+    def __init__(self, name, value, problem, fix):
+        self.name, self.value, self.problem, self.fix = name, value, problem, fix
+        shown = repr(value) if isinstance(value, str) else str(value)
+        super().__init__(f"{name} is {shown}: {problem}; {fix}")
+
+
 def _whole(settings, name, default, least):
     value = settings.get(name)
     if value is None:
         return default
-    shown = repr(value) if isinstance(value, str) else value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name} is {shown}: it has to be a whole number; give {least} or more")
+        raise LayoutError(name, value, "it has to be a whole number", f"give {least} or more")
     if value < least:
-        raise ValueError(f"{name} is {value}: it has to be {least} or more; give such a number")
+        raise LayoutError(name, value, f"it has to be {least} or more", "give such a number")
     if value > MOST_RANKS:
-        digits = f"{value}" if value < 10**12 else "beyond 10**12"
-        raise ValueError(f"{name} is {digits}: no service has more than {MOST_RANKS}; give the true number")
+        shown = value if value < 10**12 else "beyond 10**12"
+        raise LayoutError(name, shown, f"no service has more than {MOST_RANKS}", "give the true number")
     return value
 
 
@@ -87,7 +98,7 @@ def _switch(settings, name):
     if value is None:
         return False
     if not isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}: it has to be true or false; give one of them")
+        raise LayoutError(name, value, "it has to be true or false", "give one of them")
     return value
 
 
@@ -108,7 +119,7 @@ def layout(settings):
     ``attention_context_parallel_size``, ``nodes`` and ``node_rank``. What is missing or None is 1, 0 or false. Other
     names are ignored.
 
-    :raises ValueError: when a setting is no such number, or settings contradict each other.
+    :raises LayoutError: when a setting is no such number, or settings contradict each other.
     """
     tensor = _whole(settings, "tensor_parallel_size", 1, 1)
     data = _whole(settings, "data_parallel_size", 1, 1)
@@ -119,34 +130,43 @@ def layout(settings):
     node = _whole(settings, "node_rank", 0, 0)
     attention = _switch(settings, "dp_attention_enabled")
     if tensor * pipeline * (1 if attention else data) > MOST_RANKS:
-        raise ValueError(
-            f"tensor_parallel_size is {tensor}: with pipeline_parallel_size {pipeline} and data_parallel_size {data} "
-            f"these are more than {MOST_RANKS} ranks; give the true numbers"
+        raise LayoutError(
+            "tensor_parallel_size",
+            tensor,
+            f"with pipeline_parallel_size {pipeline} and data_parallel_size {data} these are more than {MOST_RANKS} "
+            "ranks",
+            "give the true numbers",
         )
     if tensor * pipeline % nodes or (nodes % pipeline and pipeline % nodes):
-        raise ValueError(
-            f"nodes is {nodes}: it does not divide tensor_parallel_size {tensor} x pipeline_parallel_size {pipeline} "
-            "evenly; give a number of hosts that does"
+        raise LayoutError(
+            "nodes",
+            nodes,
+            f"it does not divide tensor_parallel_size {tensor} x pipeline_parallel_size {pipeline} evenly",
+            "give a number of hosts that does",
         )
     if node >= nodes:
-        raise ValueError(f"node_rank is {node}: nodes is {nodes}; give 0 to {nodes - 1}")
+        raise LayoutError("node_rank", node, f"nodes is {nodes}", f"give 0 to {nodes - 1}")
     split = tensor
     if attention:
         if split % data:
-            raise ValueError(
-                f"data_parallel_size is {data}: it does not divide tensor_parallel_size {tensor}, as DP attention "
-                "needs; give a number that does"
+            raise LayoutError(
+                "data_parallel_size",
+                data,
+                f"it does not divide tensor_parallel_size {tensor}, as DP attention needs",
+                "give a number that does",
             )
         split //= data
     elif data > 1 and nodes > 1:
-        raise ValueError(
-            f"data_parallel_size is {data}: SGLang spreads several engines over nodes ({nodes}) under DP attention "
-            "only; set dp_attention_enabled, or start a service on each node"
+        raise LayoutError(
+            "data_parallel_size",
+            data,
+            f"SGLang runs several engines on {nodes} nodes under DP attention only",
+            "set dp_attention_enabled, or start a service on each node",
         )
     for name, size in (("attention_context_parallel_size", context), ("decode_context_parallel_size", decode)):
         if split % size:
-            raise ValueError(
-                f"{name} is {size}: it does not divide the {split} ranks that share a KV cache; give a number that does"
+            raise LayoutError(
+                name, size, f"it does not divide the {split} ranks that share a KV cache", "give a number that does"
             )
         if name.startswith("attention"):
             split //= size
@@ -198,6 +218,11 @@ def _typed(value, name):
     if name == "dp_attention_enabled":
         return True if words in _TRUE else False if words in _FALSE else value
     return int(words) if words.isascii() and words.isdigit() and len(words) < 10 else value
+
+
+def spellings(name):
+    """Every spelling of the engine's option for a setting, without dashes in front."""
+    return _OPTIONS[name] + (_ATTENTION_DP if name == "data_parallel_size" else ())
 
 
 def from_service(settings):

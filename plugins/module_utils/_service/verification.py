@@ -20,6 +20,7 @@ from ansible.module_utils.urls import open_url
 
 from .. import command_output, hicache_log, service_look, service_store, service_verdict
 from .._hicache import verifier as hicache
+from .._model import parallel_layout
 from . import drift
 
 SHOWN = (
@@ -91,8 +92,13 @@ def journal_options(settings, expected, timeout, poll_interval):
             options["draft_model_path"] = settings.get("draft_model_path") or None
     if not is_true(settings.get("speculative_enabled", False)):
         options["draft_bytes_per_token"] = None
-    device = settings.get("device_settings") or {}
-    options["tensor_parallel_size"] = whole(device.get("tensor_parallel_size")) or 1
+    layout = parallel_layout.from_server_args(expected)
+    if not expected:
+        layout["tensor_parallel_size"] = (
+            whole((settings.get("device_settings") or {}).get("tensor_parallel_size")) or None
+        )
+    options.update({name: value for name, value in layout.items() if name in options})
+    options["draft_kv_cache_dtype"] = expected.get("speculative_draft_kv_cache_dtype")
     options["unit"] = settings["unit"]
     options["readiness"] = "auto" if first else "none"
     options["health_url"] = f"{url}/health_generate" if url else None
@@ -100,7 +106,7 @@ def journal_options(settings, expected, timeout, poll_interval):
         options["metrics_url"] = f"{url}/metrics"
     options["expected_settings"] = expected
     options["timeout"], options["poll_interval"] = timeout, poll_interval
-    return {name: value for name, value in options.items() if name in hicache.ARGUMENT_SPEC}
+    return options
 
 
 class Verification:

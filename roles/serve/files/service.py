@@ -5,6 +5,7 @@
 
 ``free`` refuses a start, with a sentence, while something of the last instance is left: processes, the port, memory of
 its GPUs. ``ready`` ends when the server answers, so that the unit is active when it serves, and fails when it does not.
+Only an answer of the unit counts: the listening socket has to be held by a process of its control group.
 
 Python 3.9, standard library alone; run with -I -S. ``free`` runs as root.
 """
@@ -13,8 +14,12 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import ipaddress
 import os
+import pwd
 import re
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -98,36 +103,42 @@ def within(group, other):
     return group == other or group.startswith(f"{other}/")
 
 
+def canonical(host):
+    """An address as Python writes it, an IPv4 one in its IPv6 form as IPv4; a name stays."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
 def address_of(text):
-    """An address of /proc/net/tcp in usual notation, as far as wildcard and loopback tell apart."""
-    if len(text) == 8:
-        return ".".join(str(int(text[at : at + 2], 16)) for at in (6, 4, 2, 0))
-    if set(text) == {"0"}:
-        return "::"
-    if text[:24].upper() in ("0000000000000000FFFF0000", "0000000000000000FFFF0000"):
-        return address_of(text[24:])
-    return "::1" if text == "00000000000000000000000001000000" else text.lower()
+    """An address of /proc/net/tcp or tcp6 in usual notation: the kernel prints 32-bit words in its byte order."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    return canonical(str(ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))))
 
 
 def listeners(port, proc="/proc"):
-    """What listens on a TCP port: a list of (address, inode of the socket)."""
+    """What listens on a TCP port: a list of (address, inode of the socket, uid of who made it)."""
     found = []
     for name in ("tcp", "tcp6"):
-        for line in read(f"{proc}/net/{name}").splitlines()[1:]:
+        # ProcSubset=pid leaves of /proc/net what the process's own folder holds.
+        text = read(f"{proc}/self/net/{name}") or read(f"{proc}/net/{name}")
+        for line in text.splitlines()[1:]:
             fields = line.split()
             if len(fields) < 10 or fields[3] != "0A":
                 continue
             address, _colon, number = fields[1].rpartition(":")
             if int(number, 16) == port:
-                found.append((address_of(address), fields[9]))
+                found.append((address_of(address), fields[9], int(fields[7])))
     return found
 
 
 def in_the_way(listening, host):
     """Tell whether a listening address keeps a server from listening on ``host``."""
     wild = ("0.0.0.0", "::", "")
-    host = "127.0.0.1" if host == "localhost" else host
-    return listening in wild or host in wild or listening == host or (":" in listening and ":" in host)
+    host = "127.0.0.1" if host == "localhost" else canonical(host)
+    return listening in wild or host in wild or listening == host
 
 
 def owner_of(inode, proc="/proc"):
@@ -190,7 +201,7 @@ def leftovers(ask, group, own, proc="/proc"):
     left = processes_of(group, own, proc) if group else []
     if left:
         found.append(f"processes of the last instance: {', '.join(name_of(pid, proc) for pid in left[:8])}")
-    for address, inode in listeners(ask.port, proc):
+    for address, inode, _uid in listeners(ask.port, proc):
         if in_the_way(address, ask.host):
             owner = owner_of(inode, proc)
             holder = f"process {name_of(owner, proc)}" if owner else "a process that is not seen"
@@ -252,11 +263,102 @@ def answer(url, seconds):
         connection.close()
 
 
+def rank_of(listening, address):
+    """Which of several listeners the kernel hands a connection to: the highest rank; 0 gets none of it."""
+    if listening == address:
+        return 3
+    if listening == "0.0.0.0" and ":" not in address:
+        return 2
+    # May take IPv4 as well; whether it does is not shown.
+    return 1 if listening == "::" else 0
+
+
+def answering(host, port, proc="/proc"):
+    """Listeners that may answer a request to an address or name, as ``listeners`` gives them.
+
+    Several of one rank share the connections (SO_REUSEPORT), so all of them are meant.
+    """
+    try:
+        asked = {canonical(row[4][0]) for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    except OSError:
+        asked = {canonical(host)}
+    every = listeners(port, proc)
+    found = []
+    for address in sorted(asked):
+        ranks = [rank_of(row[0], address) for row in every]
+        best = max(ranks, default=0)
+        found += [row for row, rank in zip(every, ranks) if rank == best > 0 and row not in found]
+    return found
+
+
+def members_of(group, main, proc="/proc"):
+    """Pids of the unit: those of its control group, or, where that is not known, the main process and its offspring."""
+    if group:
+        return processes_of(group, set(), proc)
+    pids = [int(entry) for entry in os.listdir(proc) if entry.isdigit()]
+    return [pid for pid in pids if main in ancestors(pid, proc)]
+
+
+def sockets_of(pids, proc="/proc"):
+    """Inodes of the sockets that processes hold, as text, and the pids of those that do not show theirs."""
+    found, hidden = set(), []
+    for pid in pids:
+        try:
+            entries = list(os.scandir(f"{proc}/{pid}/fd"))
+        except PermissionError:
+            hidden.append(pid)
+            continue
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                link = os.readlink(entry.path)
+            except OSError:
+                continue
+            if link.startswith("socket:["):
+                found.add(link[len("socket:[") : -1])
+    return found, hidden
+
+
+def user_of(uid):
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def silence(host, port, group, main, proc="/proc"):
+    """Why an answer on a port would not be the unit's: words about it, empty where it would be.
+
+    ``group``: the unit's control group, None where that is not known; ``main``: pid of its main process. This runs as
+    the service's user in its sandbox, which hides processes of others, but not their sockets.
+    """
+    answers = answering(host, port, proc)
+    if not answers:
+        return f"it does not answer (nothing listens on port {port} of {host})"
+    own, hidden = sockets_of(members_of(group, main, proc), proc)
+    for address, inode, uid in answers:
+        if inode in own:
+            continue
+        pid = owner_of(inode, proc)
+        held = f"port {port} of {address} is held by"
+        if pid is None and hidden:
+            return f"who holds port {port} cannot be told: process {name_of(hidden[0], proc)} does not show its sockets"
+        if pid is None:
+            return f"{held} a process of user {user_of(uid)} that is not of this unit"
+        unit = unit_of(group_of(pid, proc))
+        return f"{held} process {name_of(pid, proc)} of {unit or 'no unit'}, which is not of this unit"
+    return ""
+
+
 def wait_until_ready(ask):
     """Wait until the server answers 200 while the main process lives; returns the exit status."""
     deadline = time.monotonic() + ask.seconds
     birth = born(ask.pid)
-    words = "it was not asked"
+    group = own_group(ask.unit, os.getpid())
+    parts = urlsplit(ask.url)
+    where = (parts.hostname, parts.port or 80, group, ask.pid)
+    words, told = "it was not asked", None
     while True:
         now = born(ask.pid)
         if now is None or now != birth:
@@ -272,9 +374,17 @@ def wait_until_ready(ask):
                 file=sys.stderr,
             )
             return 1
-        status, words = answer(ask.url, max(1.0, min(ANSWER_SECONDS, left)))
-        if status == 200 and born(ask.pid) == birth:
-            return 0
+        words = silence(*where)
+        if words.startswith(("port ", "who ")) and words != told:
+            print(f"{ask.unit} is not ready: {words}.", flush=True)
+            told = words
+        if not words:
+            status, words = answer(ask.url, max(1.0, min(ANSWER_SECONDS, left)))
+            # Who listens may have changed since, and an answer of somebody else is none.
+            if status == 200 and born(ask.pid) == birth:
+                words = silence(*where)
+                if not words:
+                    return 0
         time.sleep(POLL_SECONDS)
 
 

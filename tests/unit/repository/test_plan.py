@@ -55,6 +55,13 @@ HOSTS = {
     "ranks": ({"plan_tensor_parallel_size": 0}, "plan_tensor_parallel_size is 0"),
     "memory": ({"plan_host_memory_gb": -1}, "plan_host_memory_gb is -1"),
     "tokens": ({"plan_device_tokens": -5}, "plan_device_tokens is -5"),
+    "endless": ({"plan_tensor_parallel_size": 10**9}, "plan_tensor_parallel_size is 1000000000"),
+    "infinite": ({"plan_host_memory_gb": "inf"}, "plan_host_memory_gb is inf"),
+    "stages": ({"serve_engine_options": {"pp-size": 10**9}}, "pipeline_parallel_size is 1000000000"),
+    "decode": (
+        {"serve_hicache_enabled": False, "serve_engine_options": {"disaggregation_mode": "decode"}},
+        None,
+    ),
 }
 
 
@@ -74,7 +81,7 @@ def stopped(run, root, tmp_path_factory):
         "ansible-playbook", *arguments, "--extra-vars", json.dumps({"plan_facts_file": f"{folder}/facts.json"})
     )
     shown = output + errors
-    told = re.findall(r"(?m)^(?:fatal|failed): \[(\w+)\]((?:.*\n)+?)(?=^\w|\Z)", shown)
+    told = re.findall(r"(?m)^(?:fatal|failed): \[(\w+)(?: -> \w+)?\]((?:.*\n)+?)(?=^\w|\Z)", shown)
     return {host: " ".join(text.split()) for host, text in told}, " ".join(shown.split())
 
 

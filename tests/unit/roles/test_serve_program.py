@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import argparse
-import http.server
+import contextlib
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -188,25 +188,53 @@ def test_a_start_is_refused_with_a_sentence_until_the_port_is_free():
         assert waits.wait(120) == 0
 
 
-class Server:
-    """A server whose health comes after a while."""
+# A server whose health comes after a while, as a process of its own: family, address, port and number of looks until it
+# is healthy. With --child the listening process is a child of the one that was started.
+SERVER = """
+import http.server, os, socket, sys, time
+family, address, port, looks = sys.argv[1:5]
+if "--child" in sys.argv and os.fork():
+    time.sleep(600)
 
-    def __init__(self, looks):
-        self.looks = looks
-        outer = self
+class Handler(http.server.BaseHTTPRequestHandler):
+    looks = int(looks)
+    def do_GET(self):
+        Handler.looks -= 1
+        self.send_response(503 if Handler.looks > 0 else 200)
+        self.end_headers()
+    def log_message(self, *words):
+        pass
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                outer.looks -= 1
-                self.send_response(503 if outer.looks > 0 else 200)
-                self.end_headers()
+class Server(http.server.ThreadingHTTPServer):
+    address_family = getattr(socket, family)
+    def server_bind(self):
+        if "--shared" in sys.argv:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
 
-            def log_message(self, *_words):
-                pass
+server = Server((address, int(port)), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/health"
+
+@pytest.fixture
+def serving():
+    """A function that starts a server: (process, port)."""
+    started = []
+
+    def start(looks=0, *options, address="127.0.0.1", port=0, family="AF_INET"):
+        words = [sys.executable, "-c", SERVER, family, address, str(port), str(looks), *options]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        started.append(process)
+        return process, int(process.stdout.readline())
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
 
 
 @pytest.fixture
@@ -217,19 +245,40 @@ def process():
     running.wait()
 
 
-def ready(url, pid, seconds):
+def ready(port, pid, seconds, host="127.0.0.1"):
+    url = f"http://{host}:{port}/health"
     return run("ready", f"--unit={UNIT}", f"--url={url}", f"--seconds={seconds}", MAINPID=str(pid))
 
 
-def test_a_start_is_complete_when_the_server_answers(process):
-    server = Server(looks=2)
-    done = ready(server.url, process.pid, 100)
-    assert done.returncode == 0, done.stderr
-    assert server.looks == 0
+@pytest.mark.parametrize("options", [(), ("--child",)], ids=["main", "child"])
+def test_a_start_is_complete_when_the_server_answers(serving, options):
+    main, port = serving(2, *options)
+    done = ready(port, main.pid, 100)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 
 
-def test_a_start_that_takes_too_long_has_failed(process):
-    done = ready(Server(looks=10**6).url, process.pid, 1)
+@pytest.mark.parametrize(
+    ("family", "address", "host"),
+    [
+        ("AF_INET", "0.0.0.0", "127.0.0.1"),
+        ("AF_INET6", "::", "127.0.0.1"),
+        ("AF_INET6", "::", "[::1]"),
+        ("AF_INET6", "::1", "[::1]"),
+        ("AF_INET", "127.0.0.1", "localhost"),
+        ("AF_INET", "127.0.0.9", "127.0.0.9"),
+    ],
+)
+def test_a_server_is_found_on_every_kind_of_address(serving, family, address, host):
+    if family == "AF_INET6" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    main, port = serving(family=family, address=address)
+    done = ready(port, main.pid, 100, host)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_start_that_takes_too_long_has_failed(serving):
+    main, port = serving(10**6)
+    done = ready(port, main.pid, 1)
     assert done.returncode == 1
     assert "was not ready within 1 s, it last answered with status 503" in done.stderr
 
@@ -237,17 +286,141 @@ def test_a_start_that_takes_too_long_has_failed(process):
 def test_a_server_that_nobody_reaches_is_told(process):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        done = ready(f"http://127.0.0.1:{unused.getsockname()[1]}/health", process.pid, 1)
-    assert done.returncode == 1 and "it does not answer" in done.stderr
+        done = ready(unused.getsockname()[1], process.pid, 1)
+    assert done.returncode == 1 and "it does not answer (nothing listens on port" in done.stderr
 
 
-def test_a_main_process_that_died_is_not_waited_for(process):
+def test_another_process_on_the_port_is_not_the_service(serving, process):
+    other, port = serving()
+    done = ready(port, process.pid, 1)
+    assert done.returncode == 1
+    held = f"port {port} of 127.0.0.1 is held by process {other.pid} (python"
+    assert f"{UNIT} is not ready: {held}" in done.stdout
+    assert held in done.stderr and "which is not of this unit. Read its lines above" in done.stderr
+
+
+def test_another_process_that_takes_the_requests_of_an_address_is_not_the_service(serving):
+    # The service listens on all addresses, and somebody on the one that is asked.
+    main, port = serving(0, "--shared", address="0.0.0.0")
+    other, _port = serving(0, "--shared", port=port)
+    done = ready(port, main.pid, 1)
+    assert done.returncode == 1
+    assert f"port {port} of 127.0.0.1 is held by process {other.pid} (python" in done.stderr
+    # On an address that only the service answers it is ready.
+    assert ready(port, main.pid, 100, "127.0.0.2").returncode == 0
+
+
+def test_a_port_that_is_shared_with_another_process_is_not_the_services_alone(serving):
+    main, port = serving(0, "--shared")
+    other, _port = serving(0, "--shared", port=port)
+    done = ready(port, main.pid, 1)
+    assert done.returncode == 1 and f"process {other.pid} (python" in done.stderr
+    os.killpg(other.pid, signal.SIGKILL)
+    other.wait()
+    assert ready(port, main.pid, 100).returncode == 0
+
+
+def test_a_main_process_that_died_is_not_waited_for(serving, process):
     process.kill()
     # Whether it is reaped or not yet: both are dead.
-    server = Server(looks=10**6)
-    done = ready(server.url, process.pid, 100)
+    _other, port = serving(10**6)
+    done = ready(port, process.pid, 100)
     assert done.returncode == 1
     assert f"its main process {process.pid} ended" in done.stderr
     process.wait()
     # Another server that answers is not this one.
-    assert ready(Server(looks=0).url, process.pid, 100).returncode == 1
+    assert ready(serving()[1], process.pid, 100).returncode == 1
+
+
+OURS, THEIRS = f"0::/system.slice/{UNIT}\n", "0::/system.slice/nginx.service\n"
+ANY, LOOP, ANY6, MAPPED = "00000000", "0100007F", "0" * 32, "0000000000000000FFFF00000100007F"
+
+
+def listening(proc, *rows):
+    """Write (address, inode) rows as sockets that listen on port 30000, all made by user 0."""
+    for name, size in (("tcp", 8), ("tcp6", 32)):
+        lines = [
+            LISTEN.format(address=address, port=30000, state="0A").replace(" 4711 ", f" {inode} ")
+            for address, inode in rows
+            if len(address) == size
+        ]
+        (proc.folder / "net" / name).write_text("head\n" + "".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("rows", "host", "holder"),
+    [
+        # Ours is 1 or 2, theirs 3; inode 9 belongs to nobody who is seen.
+        ([(LOOP, 1)], "127.0.0.1", None),
+        ([(LOOP, 2)], "127.0.0.1", None),
+        ([(LOOP, 3)], "127.0.0.1", "process 77 (nginx) of nginx.service"),
+        ([(LOOP, 9)], "127.0.0.1", "a process of user root"),
+        ([(ANY, 3)], "127.0.0.1", "process 77 (nginx) of nginx.service"),
+        ([(ANY6, 3)], "127.0.0.1", "process 77 (nginx) of nginx.service"),
+        ([(MAPPED, 1)], "127.0.0.1", None),
+        # An address comes before all addresses, and IPv4 before what takes both.
+        ([(LOOP, 1), (ANY, 3)], "127.0.0.1", None),
+        ([(ANY, 1), (LOOP, 3)], "127.0.0.1", "process 77 (nginx) of nginx.service"),
+        ([(ANY, 1), (ANY6, 3)], "127.0.0.1", None),
+        ([(ANY, 1), (ANY6, 3)], "::1", "process 77 (nginx) of nginx.service"),
+        # Several of one rank share what comes.
+        ([(LOOP, 1), (LOOP, 3)], "127.0.0.1", "process 77 (nginx) of nginx.service"),
+        ([(LOOP, 1), (LOOP, 9)], "127.0.0.1", "a process of user root"),
+        ([(LOOP, 1), (LOOP, 2)], "127.0.0.1", None),
+        # Another address is another server.
+        ([("0A4D0A0A", 3), (LOOP, 1)], "127.0.0.1", None),
+        ([("0A4D0A0A", 3)], "127.0.0.1", "nothing listens"),
+        ([(LOOP, 1)], "::1", "nothing listens"),
+    ],
+)
+def test_whose_answer_it_would_be(subject, proc, rows, host, holder):
+    for pid, cgroup, inode, name in [
+        (41, OURS, 1, "python"),
+        (42, OURS.replace("service\n", "service/inner\n"), 2, "python"),
+        (77, THEIRS, 3, "nginx"),
+    ]:
+        folder = proc.process(pid, cgroup, name=name)
+        os.symlink(f"socket:[{inode}]", folder / "fd" / "3")
+    listening(proc, *rows)
+    words = subject.silence(host, 30000, GROUP, 41, str(proc.folder))
+    if holder is None:
+        assert words == ""
+    else:
+        assert holder in words and "30000" in words
+
+
+def test_a_process_of_the_unit_that_hides_its_sockets_is_named(subject, proc, monkeypatch):
+    proc.process(41, OURS, name="python")
+    listening(proc, (LOOP, 9))
+    scan = os.scandir
+
+    def refusing(path):
+        if str(path).endswith("/41/fd"):
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(subject.os, "scandir", refusing)
+    words = subject.silence("127.0.0.1", 30000, GROUP, 41, str(proc.folder))
+    assert words == "who holds port 30000 cannot be told: process 41 (python) does not show its sockets"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("0100007F", "127.0.0.1"),
+        ("00000000", "0.0.0.0"),
+        ("0" * 32, "::"),
+        ("00000000000000000000000001000000", "::1"),
+        ("0000000000000000FFFF00000100007F", "127.0.0.1"),
+        ("B80D0120000000000000000001000000", "2001:db8::1"),
+    ],
+)
+@pytest.mark.skipif(sys.byteorder != "little", reason="the texts are those of a little-endian machine")
+def test_addresses_of_the_kernel(subject, text, address):
+    assert subject.address_of(text) == address
+
+
+def test_one_ipv6_address_is_not_in_the_way_of_another(subject):
+    assert not subject.in_the_way("2001:db8::1", "2001:db8::2")
+    assert subject.in_the_way("2001:db8::1", "2001:db8:0::1")
+    assert subject.in_the_way("::", "2001:db8::2")

@@ -381,7 +381,20 @@ def test_a_number_of_thousands_of_digits_is_no_figure(text):
 
 @pytest.mark.parametrize(
     "piece",
-    ["[ProcessGroupNCCL", "[2026-03-01 23:45:06 TP1", "Error: ", "a.b:", "(pid=1", "12%|x| 1/8 [0]", "api_key="],
+    [
+        '"WebSocket /x',
+        'HTTP/1.1" 200 ',
+        "INFO:     ",
+        "http_request{",
+        "[2026-03-01 23:45:06] Load weight end.",
+        "[ProcessGroupNCCL",
+        "[2026-03-01 23:45:06 TP1",
+        "Error: ",
+        "a.b:",
+        "(pid=1",
+        "12%|x| 1/8 [0]",
+        "api_key=",
+    ],
 )
 def test_a_long_line_is_read_in_short_time(piece):
     text = (piece * 200000)[:200000]

@@ -603,3 +603,455 @@ def test_the_text_is_aligned_and_narrow():
     assert "44.77     41.70     358.17" in told
     assert "10.42 GiB on the device x 4 = 41.70 GiB = 44.77 GB" in told
     assert "Allocating draft hierarchical KV host pool: 637109 tokens, 0.73 GB host memory." in told
+
+
+NVFP4 = {
+    **KIMI,
+    "quantization_config": {"quant_algo": "NVFP4", "kv_cache_scheme": {"num_bits": 8, "type": "float"}},
+}
+GLM47 = {
+    "architectures": ["Glm4MoeForCausalLM"],
+    "hidden_size": 5120,
+    "num_hidden_layers": 92,
+    "num_nextn_predict_layers": 1,
+    "num_attention_heads": 96,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+}
+QWEN235B = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "num_hidden_layers": 94,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+}
+QWEN8B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 40960,
+}
+MINIMAX = {
+    "architectures": ["MiniMaxM2ForCausalLM"],
+    "num_hidden_layers": 62,
+    "num_attention_heads": 48,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "attn_type_list": [1] * 62,
+}
+NEW = {"architectures": ["NewForCausalLM"]}
+LARGE = {"available": 1389 * GB}
+
+
+# Figures of public starts: GB of a rank's main pool, of its draft's, and of the host.
+@pytest.mark.parametrize(
+    ("changes", "main", "draft", "total"),
+    [
+        pytest.param(
+            {"model_config": NVFP4, "device_tokens": 300032, "page_size": 64, "ratio": 2.0},
+            21.09,
+            None,
+            168.69,
+            id="kimi-nvfp4-auto-is-fp8",
+        ),
+        pytest.param(
+            {"model_config": NVFP4, "device_tokens": 300032, "page_size": 64, "ratio": 2.0, "kv_cache_dtype": "bf16"},
+            42.17,
+            None,
+            337.38,
+            id="kimi-nvfp4-with-a-flag",
+        ),
+        pytest.param(
+            {
+                "model_config": {**KIMI, "hf_quant_config": {"quantization": {"kv_cache_quant_algo": "FP8"}}},
+                "device_tokens": 300032,
+                "page_size": 64,
+                "ratio": 2.0,
+                "kv_cache_dtype": "auto",
+            },
+            21.09,
+            None,
+            168.69,
+            id="kimi-file-beside",
+        ),
+        pytest.param(
+            {
+                "model_config": GLM47,
+                "draft_config": GLM47,
+                "release": "0.5.11",
+                "device_tokens": 400000,
+                "page_size": 64,
+                "ratio": 2.0,
+            },
+            37.69,
+            0.41,
+            304.77,
+            id="glm-4.7-its-own-mtp",
+        ),
+        pytest.param(
+            {
+                "model_config": GLM47,
+                "draft_expected": True,
+                "speculative_algorithm": "NEXTN",
+                "release": "0.5.17",
+                "device_tokens": 400000,
+                "page_size": 64,
+                "ratio": 2.0,
+            },
+            37.69,
+            0.41,
+            304.77,
+            id="glm-4.7-without-a-draft-folder",
+        ),
+        pytest.param(
+            {
+                "model_config": QWEN235B,
+                "release": "0.5.16",
+                "device_tokens": 200000,
+                "ratio": 2.0,
+                "engine_options": {"data_parallel_size": "8", "enable-dp-attention": True},
+            },
+            77.0,
+            None,
+            616.04,
+            id="qwen3-235b-dp-attention",
+        ),
+        pytest.param(
+            {"model_config": MINIMAX, "device_tokens": 100000, "ratio": 2.0}, 6.35, None, 50.79, id="minimax-m2"
+        ),
+        pytest.param(
+            {
+                "model_config": LLAMA,
+                "tensor_parallel_size": 1,
+                "device_tokens": 100000,
+                "ratio": 2.0,
+                "engine_options": {"dp-size": 2},
+            },
+            26.21,
+            None,
+            52.43,
+            id="plain-dp2",
+        ),
+    ],
+)
+def test_figures_of_public_starts(changes, main, draft, total):
+    found = plan(memory=LARGE, **changes)
+    assert found["pools"][0]["gb"] == main
+    assert [pool["gb"] for pool in found["pools"][1:]] == ([] if draft is None else [draft])
+    assert found["total_gb"] == total
+    assert found["fits"] is True
+
+
+@pytest.mark.parametrize(
+    ("release", "algorithm", "draft", "pools"),
+    [
+        ("0.5.10.post1", "EAGLE", None, [("kv", 0, 47104)]),
+        ("0.5.17", "EAGLE", None, [("kv", 0, 47104), ("draft", 0, 512)]),
+        ("0.5.18", "EAGLE", None, [("kv", 1, 47616)]),
+        ("0.5.23", "NEXTN", None, [("kv", 1, 47616)]),
+        ("0.5.23", None, GLM47, [("kv", 1, 47616)]),
+        # EAGLE3 is never packed, and a draft model of its own neither.
+        ("0.5.23", "EAGLE3", MHA_DRAFT, [("kv", 0, 47104), ("draft", 0, 4096)]),
+        ("0.5.23", "EAGLE3", GLM47, [("kv", 0, 47104), ("draft", 0, 512)]),
+        ("0.5.23", "EAGLE", MHA_DRAFT, [("kv", 0, 47104), ("draft", 0, 4096)]),
+    ],
+)
+def test_where_a_draft_lives(release, algorithm, draft, pools):
+    found = plan(
+        model_config=GLM47,
+        draft_config=draft,
+        draft_expected=True,
+        speculative_algorithm=algorithm,
+        release=release,
+        memory=LARGE,
+    )
+    shown = [(pool["pool"], pool["packed_layers"], pool["bytes_per_token"]) for pool in found["pools"]]
+    assert shown == pools
+    assert found["unknown"] == []
+
+
+def test_a_packed_draft_is_in_the_line_and_within_the_size():
+    packed = {"model_config": GLM47, "draft_expected": True, "memory": LARGE}
+    (pool,) = plan(device_tokens=400000, page_size=64, ratio=2.0, **packed)["pools"]
+    assert pool["line"] == (
+        "Allocating kv hierarchical KV host pool: 800064 tokens, 38.10 GB host memory, packed MTP KV layers: "
+        "target_layers=92, draft_layers=1, total_layers=93."
+    )
+    # 40 GB / 47,616 bytes; without the draft it were 849,185 tokens.
+    (pool,) = plan(ratio=None, size_gb=40, **packed)["pools"]
+    assert (pool["tokens"], pool["gb"]) == (840054, 40.0)
+
+
+def test_the_draft_may_have_a_type_of_its_own():
+    draft = {"draft_config": MHA_DRAFT, "kv_cache_dtype": "fp8_e4m3"}
+    assert plan(**draft)["draft_bytes_per_token"] == 2048
+    options = {"speculative-draft-kv-cache-dtype": "bf16"}
+    found = plan(engine_options=options, **draft)
+    assert (found["bytes_per_token"], found["draft_bytes_per_token"]) == (35136, 4096)
+
+
+def test_a_draft_that_is_expected_and_not_there_is_unknown():
+    for algorithm in ("EAGLE3", "STANDALONE"):
+        found = plan(model_config=GLM47, draft_expected=True, speculative_algorithm=algorithm, memory=LARGE)
+        assert (found["fits"], len(found["pools"])) == (None, 1)
+
+
+DECODE = {"disaggregation-mode": "decode"}
+
+
+# A decode server of Qwen3-8B on 4 ranks, HiCache off: tokens of a retraction pool for 400,000 on the device.
+@pytest.mark.parametrize(
+    ("release", "options", "config", "tokens", "gb"),
+    [
+        pytest.param("0.5.17", DECODE, QWEN8B, None, None, id="0.5.17-has-none"),
+        pytest.param("0.5.18", DECODE, QWEN8B, 400001, 14.75, id="0.5.18-as-large-as-the-device"),
+        pytest.param("0.5.19", DECODE, QWEN8B, 80001, 2.95, id="0.5.19-a-fifth"),
+        pytest.param("0.5.20", {"disaggregation_mode": "decode"}, QWEN8B, 80001, 2.95, id="0.5.20-a-fifth"),
+        pytest.param("0.5.23", DECODE, QWEN8B, 80001, 2.95, id="0.5.23-a-fifth"),
+        pytest.param(
+            "0.5.20", DECODE, QWEN8B | {"max_position_embeddings": 262144}, 80001, 2.95, id="0.5.20-whatever-the-length"
+        ),
+        pytest.param(
+            "0.5.21", DECODE, QWEN8B | {"max_position_embeddings": 262144}, 262145, 9.66, id="0.5.21-holds-a-request"
+        ),
+        pytest.param("0.5.23", DECODE | {"context-length": 131072}, QWEN8B, 131073, 4.83, id="the-given-length"),
+        pytest.param("0.5.23", {"disaggregation-mode": "prefill"}, QWEN8B, None, None, id="prefill"),
+        pytest.param("0.5.23", {}, QWEN8B, None, None, id="neither"),
+        pytest.param("0.5.23", DECODE, KIMI, None, None, id="mla"),
+        pytest.param(
+            "0.5.23", DECODE | {"disaggregation-decode-retraction-backup": "cpu_tensor"}, QWEN8B, None, None, id="cpu"
+        ),
+        pytest.param(
+            "0.5.23", DECODE | {"disaggregation-decode-enable-radix-cache": True}, QWEN8B, None, None, id="radix"
+        ),
+        pytest.param(
+            "0.5.23", DECODE | {"disaggregation-decode-enable-offload-kvcache": True}, QWEN8B, None, None, id="offload"
+        ),
+        pytest.param("0.5.23", DECODE | {"enable-priority-scheduling": True}, QWEN8B, None, None, id="priorities"),
+        pytest.param(
+            "0.5.23",
+            DECODE | {"enable-priority-scheduling": True, "disable-priority-preemption": True},
+            QWEN8B,
+            80001,
+            2.95,
+            id="priorities-that-wait",
+        ),
+    ],
+)
+def test_a_decode_server_makes_a_retraction_pool(release, options, config, tokens, gb):
+    found = plan(
+        release=release,
+        hicache_enabled=False,
+        model_config=config,
+        engine_options=options,
+        tensor_parallel_size=4,
+        device_tokens=400000,
+        ratio=None,
+    )
+    assert [(pool["tokens"], pool["gb"], pool["ranks"]) for pool in found["pools"]] == (
+        [(tokens, gb, 4)] if tokens else []
+    )
+    assert found["fits"] is True
+    assert found["cautions"] == []
+
+
+@pytest.mark.parametrize(
+    ("release", "available", "fits"),
+    [("0.5.18", 60, False), ("0.5.18", 75, True), ("0.5.20", 15, False), ("0.5.20", 24, True), ("0.5.23", 9, False)],
+)
+def test_a_retraction_pool_has_to_fit(release, available, fits):
+    found = plan(
+        release=release,
+        hicache_enabled=False,
+        model_config=QWEN8B,
+        engine_options=DECODE,
+        tensor_parallel_size=4,
+        device_tokens=400000,
+        ratio=None,
+        memory={"available": available * GB},
+    )
+    assert (found["fits"], bool(found["objections"])) == (fits, not fits)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_config": NEW}, "makes a host pool for retracted requests by itself"),
+        ({"model_config": None}, "makes a host pool for retracted requests by itself"),
+        ({"model_config": QWEN8B, "device_tokens": None}, "How many tokens fit on the device is not known"),
+        ({"model_config": QWEN8B, "memory": None}, "memory that the host has available is not known"),
+    ],
+)
+def test_a_retraction_pool_of_unknown_size_is_not_0_gb(changes, words):
+    found = plan(hicache_enabled=False, engine_options=DECODE, ratio=None, **changes)
+    assert found["fits"] is None
+    assert words in " ".join(found["unknown"])
+
+
+# The host has 1,389 GB: 1,378.26 for pools, 172.28 for one of 8 ranks.
+@pytest.mark.parametrize(
+    ("config", "release", "size", "times", "fits"),
+    [
+        pytest.param(NEW, "0.5.23", 200, 1, False, id="8-x-200"),
+        pytest.param(NEW, "0.5.23", 172, 1, True, id="8-x-172"),
+        pytest.param(NEW, "0.5.23", 173, 1, False, id="8-x-173"),
+        pytest.param(NEW, "0.5.18", 172, 1, True, id="each-alone-and-the-sum-fits"),
+        pytest.param(NEW, "0.5.18", 173, 1, False, id="each-alone-and-the-sum-does-not"),
+        pytest.param(None, "0.5.23", 200, 1, False, id="no-config-at-all"),
+        pytest.param(None, "0.5.23", 100, 1, None, id="no-config-below"),
+        pytest.param(NEW, "0.5.16", 100, 1, None, id="each-pool-has-it-and-how-many-there-are"),
+        pytest.param(NEW | {"full_attention_interval": 4}, "0.5.17", 100, 1, True, id="mamba-one-budget"),
+        pytest.param(NEW | {"full_attention_interval": 4}, "0.5.16", 100, 2, False, id="mamba-each-has-it"),
+        pytest.param(NEW | {"full_attention_interval": 4}, "0.5.16", 80, 2, True, id="mamba-each-has-it-and-fits"),
+        pytest.param({"architectures": ["GptOssForCausalLM"]}, "0.5.16", 100, 2, False, id="swa-each-has-it"),
+        pytest.param({"architectures": ["GptOssForCausalLM"]}, "0.5.20", 100, 1, True, id="swa-one-budget"),
+        pytest.param(QWEN235B | {"attn_type_list": [0, 1]}, "0.5.17", 100, 1, True, id="linear-of-a-known-one"),
+        pytest.param(NEW | {"index_topk": 2048}, "0.5.23", 100, 1, None, id="an-indexer-comes-on-top"),
+        pytest.param(NEW | {"index_topk": 2048}, "0.5.23", 200, 1, False, id="an-indexer-saves-nothing"),
+    ],
+)
+def test_a_size_needs_no_geometry(config, release, size, times, fits):
+    found = plan(model_config=config, release=release, size_gb=size, ratio=None, device_tokens=None, memory=LARGE)
+    assert [(pool["pool"], pool["gb"], pool["tokens"]) for pool in found["pools"]] == [("budget", size * times, None)]
+    assert found["total_gb"] == size * times * 8
+    assert found["fits"] is fits
+    assert bool(found["objections"]) is (fits is False)
+    if fits:
+        assert "How many tokens that holds is not known" in " ".join(found["cautions"])
+        assert (
+            plan(model_config=config, release=release, size_gb=found["largest_size_gb"], memory=LARGE)["fits"] is True
+        )
+    assert max(map(len, plan_text.host_lines("ash", found))) <= plan_text.WIDTH
+
+
+def test_the_draft_comes_on_top_of_a_size_that_needs_no_geometry():
+    found = plan(model_config=NEW, draft_expected=True, size_gb=100, ratio=None, memory=LARGE)
+    assert (found["fits"], found["total_gb"]) == (None, 800.0)
+    assert "The pool of the draft comes on top" in found["unknown"][1]
+
+
+@pytest.mark.parametrize(
+    ("release", "ratio", "size", "late"),
+    [
+        ("0.5.18", 2.0, None, False),
+        ("0.5.19", 2.0, None, True),
+        ("0.5.20", None, None, True),
+        ("0.5.20", None, 21, True),
+        ("0.5.21", 2.0, None, True),
+        ("0.5.23", None, 21, True),
+        # Ratio chosen by the release: all ranks look before any allocates.
+        ("0.5.21", None, None, False),
+        ("0.5.23", None, None, False),
+    ],
+)
+def test_late_ranks_are_only_where_each_looks_at_its_own_time(release, ratio, size, late):
+    found = plan(
+        release=release,
+        model_config=NVFP4,
+        ratio=ratio,
+        size_gb=size,
+        device_tokens=300032,
+        memory={"available": 230 * GB},
+    )
+    assert found["fits"] is True
+    assert any("allocates after its siblings" in text for text in found["cautions"]) is late
+
+
+def test_a_release_that_finds_no_room_for_its_own_ratio_does_not_fit():
+    found = plan(ratio=None, memory={"available": 10 * GB})
+    assert found["fits"] is False
+    assert "No host memory is left" in found["objections"][0]
+
+
+def test_a_buffer_has_a_ratio_of_its_own():
+    found = plan(release="0.5.20", ratio=None, engine_options={"hicache-host-memory-mode": "buffer_only"})
+    assert found["ratio"] == 1.2
+
+
+FIGURES = [
+    "page_size",
+    "ratio",
+    "size_gb",
+    "host_memory_fraction",
+    "device_tokens",
+    "max_total_tokens",
+    "mem_fraction_static",
+    "weight_bytes",
+    "draft_weight_bytes",
+    "rank_memory_gb",
+]
+ABSURD = [float("inf"), float("nan"), 1e308, 10**400, -1, True, "8", 10**30]
+
+
+@pytest.mark.parametrize("value", ABSURD, ids=lambda value: str(value)[:9])
+@pytest.mark.parametrize("name", FIGURES)
+def test_absurd_figures_are_refused_by_name(name, value):
+    shown = {"size_gb": "hicache_size"}.get(name, name)
+    with pytest.raises(hicache_plan.PlanError, match=rf"^{shown} is .+: that is no such amount; give ") as refused:
+        plan(**{name: value})
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("value", ABSURD, ids=lambda value: str(value)[:9])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: {"memory": {"total": value, "available": GB}},
+        lambda value: {"memory": {"available": value}},
+        lambda value: {"memory": {"available": GB, "held": value}},
+        lambda value: {"memory": {"available": GB, "cgroup_limit": value}},
+        lambda value: {"gpus": [{"memory_total_mib": value}]},
+        lambda value: {"numa": [{"id": 0, "total": value}]},
+        lambda value: {"remembered": {"device_tokens": value, "verdict": "pass"}},
+    ],
+)
+def test_absurd_facts_are_refused_by_name(make, value):
+    facts = make(value)
+    with pytest.raises(hicache_plan.PlanError, match=rf"^{next(iter(facts))}\..+ is .+: that is no such amount"):
+        plan(**facts)
+
+
+@pytest.mark.parametrize("value", [0, 10**9, 10**400, float("inf"), True, "many"], ids=lambda value: str(value)[:9])
+@pytest.mark.parametrize(
+    "name", ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "nodes", "engine_options"]
+)
+def test_absurd_layouts_are_refused_by_name(name, value):
+    words = name if name != "engine_options" else "pipeline_parallel_size"
+    with pytest.raises(ValueError, match=f"{words} is "):
+        plan(**{name: {"pp-size": value} if name == "engine_options" else value})
+
+
+def test_texts_with_endless_numbers_end():
+    assert hicache_plan.held_bytes(f"anon {10**400}\nshmem 5\n") == 0
+    for text in ("9" * 400, "9" * 400 + "G", "1e308", "-5G", "nan"):
+        with pytest.raises(hicache_plan.PlanError, match="is no limit of memory"):
+            hicache_plan.limit_bytes(text, GB)
+    kept = hicache_plan.device_settings({"a": 10**400, "b": float("inf"), "engine_options": {"c": 10**400, "d": 1e308}})
+    assert set(kept) == {"a", "b", "engine_options.d"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    release=st.sampled_from(["0.5.9", "0.5.11", "0.5.16", "0.5.18", "0.5.20", "0.5.23"]),
+    config=st.sampled_from([KIMI, NVFP4, GLM47, QWEN235B, MINIMAX, LLAMA]),
+    tokens=st.integers(1000, 10**6),
+    ratio=st.sampled_from([1.5, 2.0, 4.0]),
+    size=st.sampled_from([None, 1, 40]),
+    page=st.sampled_from([1, 64]),
+    tensor=st.sampled_from([1, 4, 8]),
+)
+def test_the_plan_has_the_figures_by_which_the_verdict_judges(release, config, tokens, ratio, size, page, tensor):
+    found = plan(
+        release=release,
+        model_config=config,
+        device_tokens=tokens * page,
+        ratio=ratio,
+        size_gb=size,
+        page_size=page,
+        tensor_parallel_size=tensor,
+    )
+    judged = hicache_size.predict(tokens * page, ratio, size, found["bytes_per_token"], page, release)
+    assert found["pools"][0]["tokens"] == judged["tokens"]
+    assert found["pools"][0]["bytes"] == judged["tokens"] * found["bytes_per_token"]

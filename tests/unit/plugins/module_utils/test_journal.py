@@ -28,7 +28,7 @@ def line(**fields):
 
 def test_the_command_lines_are_exact():
     fields = (
-        "MESSAGE,MESSAGE_ID,N_DROPPED,_PID,_COMM,_TRANSPORT,_LINE_BREAK,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,UNIT,"
+        "MESSAGE,MESSAGE_ID,N_DROPPED,_PID,_UID,_TRANSPORT,_LINE_BREAK,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,UNIT,"
         "INVOCATION_ID,OBJECT_SYSTEMD_UNIT,OBJECT_SYSTEMD_INVOCATION_ID"
     )
     assert journal.journal_argv(A, "/bin/journalctl", ["/x.journal"], "s=1;i=2") == [
@@ -41,8 +41,10 @@ def test_the_command_lines_are_exact():
         "--after-cursor=s=1;i=2",
         f"_SYSTEMD_INVOCATION_ID={A}",
         "+",
+        "_PID=1",
         f"INVOCATION_ID={A}",
         "+",
+        "_UID=0",
         f"OBJECT_SYSTEMD_INVOCATION_ID={A}",
     ]
     assert journal.newest_invocation_argv("x.service")[-4:] == [
@@ -108,7 +110,7 @@ def test_fields_of_systemd_and_journald_are_believed_from_them_alone():
     notice = journal.parse_json_line(
         line(
             MESSAGE="x",
-            _COMM="systemd-journal",
+            _SYSTEMD_UNIT="systemd-journald.service",
             OBJECT_SYSTEMD_INVOCATION_ID=A,
             OBJECT_SYSTEMD_UNIT="x.service",
             N_DROPPED="20",
@@ -117,6 +119,103 @@ def test_fields_of_systemd_and_journald_are_believed_from_them_alone():
     assert (notice.writer, notice.unit, notice.invocation, notice.count) == ("journald", "x.service", A, 20)
     assert journal.parse_json_line(line(MESSAGE="x", N_DROPPED="20")).count is None
     assert journal.parse_json_line(line(MESSAGE="x", _TRANSPORT="kernel")).writer == "kernel"
+
+
+@pytest.mark.parametrize(
+    ("writer", "fields"),
+    [
+        ("systemd", {"_PID": "1", "_UID": "0"}),
+        ("systemd", {"_PID": "1"}),
+        ("app", {"_PID": "1", "_UID": "1000"}),
+        ("app", {"_PID": "1", "_UID": "none"}),
+        ("app", {"_PID": "4242", "_UID": "1000", "_COMM": "systemd"}),
+        ("app", {"_PID": "4242", "_UID": "0", "_COMM": "systemd", "_SYSTEMD_UNIT": "x.service"}),
+        ("app", {"_PID": "900", "_UID": "1000", "_SYSTEMD_UNIT": "user@1000.service", "_COMM": "systemd"}),
+        ("app", {"_PID": None, "SYSLOG_IDENTIFIER": "systemd"}),
+        ("journald", {"_TRANSPORT": "driver"}),
+        ("journald", {"_UID": "0", "_SYSTEMD_UNIT": "systemd-journald.service"}),
+        ("journald", {"_UID": "0", "_SYSTEMD_UNIT": "systemd-journald@x.service"}),
+        ("journald", {"_SYSTEMD_UNIT": "systemd-journald.service"}),
+        ("app", {"_UID": "990", "_SYSTEMD_UNIT": "systemd-journald.service"}),
+        ("app", {"_UID": "0", "_COMM": "systemd-journal", "_SYSTEMD_UNIT": "x.service"}),
+        ("app", {"_UID": "0", "_SYSTEMD_UNIT": "systemd-journald.service.evil.service"}),
+        ("kernel", {"_TRANSPORT": "kernel", "_PID": None}),
+        ("app", {"SYSLOG_IDENTIFIER": "kernel"}),
+        ("other", {"_TRANSPORT": "audit", "_PID": "1", "_UID": "0"}),
+        # systemd-oomd and systemd-coredump do not run as root.
+        ("systemd", {"_UID": "980", "_SYSTEMD_UNIT": "systemd-oomd.service"}),
+        ("app", {"_UID": "1000", "_SYSTEMD_UNIT": "user@1000.service", "_SYSTEMD_USER_UNIT": "systemd-oomd.service"}),
+        ("kernel", {"_UID": "1000", "_SYSTEMD_UNIT": "systemd-coredump@0-77-0.service"}),
+        ("app", {"_UID": "1000", "_SYSTEMD_UNIT": "session-1.scope", "COREDUMP_UNIT": "x.service"}),
+    ],
+)
+def test_only_trusted_fields_say_who_wrote(writer, fields):
+    """Made fields name the start and the unit of somebody else: they count from systemd and journald alone."""
+    made = {
+        "INVOCATION_ID": A,
+        "USER_INVOCATION_ID": A,
+        "OBJECT_SYSTEMD_INVOCATION_ID": A,
+        "UNIT": "x.service",
+        "USER_UNIT": "x.service",
+        "OBJECT_SYSTEMD_UNIT": "x.service",
+        "MESSAGE_ID": journal.MESSAGE_ID_STARTING,
+        "N_DROPPED": "20",
+    }
+    record = journal.parse_json_line(line(MESSAGE="x", **{**made, **fields}))
+    assert record.writer == writer
+    believed = writer == "journald" or (fields.get("_PID") == "1" and writer == "systemd")
+    assert (record.invocation == A) is believed
+    assert (record.count == 20) is (writer == "journald")
+    assert (record.message_id is not None) is (writer in ("systemd", "journald"))
+
+
+@pytest.mark.parametrize(
+    ("text", "writer"),
+    [
+        ("Mar 01 23:45:06 h systemd[1]: x", "systemd"),
+        ("Mar 01 23:45:06 h systemd: x", "systemd"),
+        ("Mar 01 23:45:06 h systemd[4242]: x", "other"),
+        ("Sun 2026-03-01 23:45:06 UTC h init.scope[1]: x", "systemd"),
+        ("Sun 2026-03-01 23:45:06 UTC h init.scope[77]: x", "other"),
+        ("Mar 01 23:45:06 h kernel: x", "kernel"),
+        ("Mar 01 23:45:06 h kernel[77]: x", "other"),
+        ("<30>1 2026-03-01T23:45:06Z h systemd 4242 - - x", "other"),
+    ],
+)
+def test_the_name_in_a_saved_log_needs_its_process_id(text, writer):
+    assert [record.writer for record in journal.TextReader().feed(text.encode())] == [writer]
+
+
+def test_lists_in_lists_are_no_text():
+    assert journal.parse_json_line(line(MESSAGE=[["a", [72]]])).hidden == "damaged"
+    assert journal.parse_json_line(line(MESSAGE=["a", ["b"], {}, [72]])).text == "a\nH"
+    for depth in (10, 500, 100000):
+        nested = b'{"_TRANSPORT":"stdout","MESSAGE":' + b"[" * depth + b"1" + b"]" * depth + b"}"
+        assert journal.parse_json_line(nested).hidden == "damaged"
+        docker = '{"log":"x\\n","stream":' + "[" * depth + "]" * depth + ',"time":"x"}'
+        assert len(list(journal.TextReader().feed(docker.encode()))) == 1
+
+
+def test_an_entry_of_many_fields_keeps_those_that_are_read():
+    reader = journal.TextReader()
+    for raw in [b"__CURSOR=c", *(b"FIELD_%d=x" % number for number in range(5000)), b"MESSAGE=x", b"_PID=42"]:
+        assert list(reader.feed(raw)) == []
+    assert set(reader._export) == {"__CURSOR", "MESSAGE", "_PID"}
+    assert [(record.text, record.pid) for record in reader.close()] == [("x", 42)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "texts"),
+    [
+        (["{", "a", "b"], ["{", "a", "b"]),
+        (["{", "a", "}"], ["{", "a", "}"]),
+        (["{", '  "MESSAGE" : "x",', '  "_PID" : "1'], [None]),
+    ],
+)
+def test_lines_after_a_lone_brace_are_not_lost(lines, texts):
+    reader = journal.TextReader()
+    records = [record for raw in lines for record in reader.feed(raw.encode())] + list(reader.close())
+    assert [record.text for record in records] == texts
 
 
 def test_what_is_no_record_is_told_apart():

@@ -7,11 +7,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from ansible_collections.llmfleet.sglang.plugins.module_utils import kv_geometry
 from ansible_collections.llmfleet.sglang.plugins.module_utils.kv_geometry import (
     GeometryError,
     bytes_per_token,
     folder_bytes_per_token,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 KIMI = {
     "architectures": ["KimiK25ForConditionalGeneration"],
@@ -70,6 +73,14 @@ def test_bytes_per_token(config, ranks, dtype, expected, tmp_path):
         ([], None, "JSON object"),
         ({"architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 3}, None, "kv_lora_rank"),
         (KIMI, "fp4_e2m1", "fp4_e2m1"),
+        (KIMI, "torch.float4_e2m1fn_x2", "torch.float4_e2m1fn_x2"),
+        ({**LLAMA8B, "num_hidden_layers": 10**400}, None, "num_hidden_layers"),
+        ({**LLAMA8B, "num_key_value_heads": [8, 4]}, None, "num_key_value_heads"),
+        ({**LLAMA8B, "num_key_value_heads": -8}, None, "num_key_value_heads"),
+        ({**LLAMA8B, "head_dim": float("inf")}, None, "head_dim"),
+        ({**LLAMA8B, "head_dim": 128, "v_head_dim": 64}, None, "v_head_dim"),
+        ({"architectures": "LlamaForCausalLM"}, None, "architecture None"),
+        ({"architectures": [["LlamaForCausalLM"]]}, None, "architecture None"),
     ],
 )
 def test_what_is_not_known_is_refused_by_name(config, dtype, words, tmp_path):
@@ -84,3 +95,259 @@ def test_a_folder_without_a_readable_config_gives_nothing(content, tmp_path):
     if content is not None:
         (tmp_path / "config.json").write_bytes(content)
     assert folder_bytes_per_token(tmp_path) is None
+
+
+GLM47 = {
+    "architectures": ["Glm4MoeForCausalLM"],
+    "hidden_size": 5120,
+    "num_hidden_layers": 92,
+    "num_nextn_predict_layers": 1,
+    "num_attention_heads": 96,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+}
+MINIMAX = {
+    "architectures": ["MiniMaxM2ForCausalLM"],
+    "hidden_size": 3072,
+    "num_hidden_layers": 62,
+    "num_attention_heads": 48,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "attn_type_list": [1] * 62,
+    "num_mtp_modules": 3,
+}
+QWEN235B = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "hidden_size": 4096,
+    "num_hidden_layers": 94,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+}
+FLASH = {
+    "architectures": ["Glm4MoeLiteForCausalLM"],
+    "num_hidden_layers": 47,
+    "num_nextn_predict_layers": 1,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "num_attention_heads": 20,
+}
+QWEN_VL = {
+    "architectures": ["Qwen3VLForConditionalGeneration"],
+    "text_config": {"num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128},
+    "vision_config": {"depth": 27, "num_heads": 16},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "ranks", "expected"),
+    [
+        pytest.param(MINIMAX, 1, 253952, id="minimax-m2-is-plain-gqa"),
+        pytest.param(MINIMAX, 8, 31744, id="minimax-m2-tp8"),
+        pytest.param(QWEN235B, 1, 192512, id="qwen3-235b-of-dp-attention"),
+        pytest.param(QWEN235B, 8, 48128, id="qwen3-235b-one-head-a-rank"),
+        pytest.param(GLM47, 8, 47104, id="glm-4.7"),
+        pytest.param(FLASH, 4, 54144, id="glm-4.7-flash-is-mla"),
+        pytest.param(QWEN_VL, 2, 73728, id="qwen3-vl-text-part"),
+    ],
+)
+def test_bytes_per_token_of_more_models(config, ranks, expected):
+    assert bytes_per_token(config, ranks) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "layers", "draft_bytes"),
+    [
+        pytest.param(GLM47, 1, 512, id="glm"),
+        pytest.param({**FLASH, "num_nextn_predict_layers": 2}, 2, 2304, id="two-mla-layers"),
+        pytest.param(MINIMAX, 3, 1536, id="minimax-names-modules"),
+        pytest.param(
+            {**QWEN_VL, "text_config": {**QWEN_VL["text_config"], "mtp_num_hidden_layers": 1}}, 1, 512, id="text"
+        ),
+        pytest.param(DRAFT, 1, 4096, id="a-draft-model-counts-all"),
+        pytest.param({**DRAFT, "num_hidden_layers": 4}, 4, 16384, id="a-draft-model-of-four-layers"),
+        # Drafts made from DeepSeek's config keep the key, with 0 in it.
+        pytest.param({**TINY, "num_nextn_predict_layers": 0}, 3, 3456, id="none-of-its-own"),
+        pytest.param({**TINY, "num_nextn_predict_layers": True}, 3, 3456, id="no-number"),
+    ],
+)
+def test_a_draft_has_the_layers_of_the_draft_alone(config, layers, draft_bytes):
+    found = kv_geometry.geometry(config, 8, draft=True)
+    assert (found.layers, found.layers * found.layer_bytes) == (layers, draft_bytes)
+    whole = kv_geometry.text_config(config)["num_hidden_layers"]
+    assert kv_geometry.geometry(config, 8).layers == whole
+
+
+FLOAT8 = {"dynamic": False, "num_bits": 8, "type": "float"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "dtype", "expected"),
+    [
+        pytest.param({"quantization_config": {"quant_algo": "NVFP4", "kv_cache_scheme": FLOAT8}}, None, 1, id="scheme"),
+        pytest.param({"quantization_config": {"kv_cache_scheme": FLOAT8}}, "auto", 1, id="auto"),
+        pytest.param({"quantization_config": {"kv_cache_quant_algo": "FP8"}}, None, 1, id="algorithm"),
+        pytest.param({"quantization_config": {"kv_cache_quant_algo": "fp8"}}, None, 1, id="algorithm-in-small-letters"),
+        pytest.param({"quantization_config": {"quantization": {"kv_cache_quant_algo": "FP8"}}}, None, 1, id="wrapped"),
+        pytest.param({"hf_quant_config": {"quantization": {"kv_cache_quant_algo": "FP8"}}}, None, 1, id="file-beside"),
+        pytest.param(
+            {
+                "quantization_config": {"quant_algo": "NVFP4"},
+                "hf_quant_config": {"quantization": {"kv_cache_quant_algo": "FP8"}},
+            },
+            None,
+            1,
+            id="file-beside-says-more",
+        ),
+        pytest.param(
+            {"text_config": {"quantization_config": {"kv_cache_scheme": FLOAT8}}}, None, 1, id="in-text-config"
+        ),
+        pytest.param({"quantization_config": {"kv_cache_scheme": FLOAT8}}, "bfloat16", 2, id="the-flag-wins"),
+        pytest.param({"quantization_config": {"kv_cache_scheme": FLOAT8}}, "torch.bfloat16", 2, id="the-line-wins"),
+        pytest.param({}, "torch.float8_e4m3fn", 1, id="as-the-device-line-prints-it"),
+        pytest.param({}, "torch.float16", 2, id="float16"),
+        pytest.param({}, "torch.float32", 4, id="float32-on-a-cpu"),
+        pytest.param({"quantization_config": {"quant_method": "fp8"}}, None, 2, id="fp8-weights-alone"),
+        pytest.param({"quantization_config": {"quant_algo": "NVFP4", "kv_cache_scheme": None}}, None, 2, id="null"),
+        pytest.param({"quantization_config": {"kv_cache_quant_algo": "auto"}}, None, 2, id="algorithm-auto"),
+        pytest.param({"quantization_config": "fp8", "hf_quant_config": []}, None, 2, id="other-kinds-of-values"),
+        pytest.param(
+            {"quantization_config": {"quant_method": "compressed-tensors", "kv_cache_scheme": FLOAT8}},
+            None,
+            2,
+            id="compressed-tensors-gives-scales-only",
+        ),
+    ],
+)
+def test_the_type_is_the_lines_the_flags_or_the_checkpoints(extra, dtype, expected):
+    config = {**LLAMA8B, **extra}
+    if "text_config" in extra:
+        config["text_config"] = {**LLAMA8B, **extra["text_config"]}
+    assert bytes_per_token(config, 1, dtype) == 65536 * expected
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"quantization_config": {"kv_cache_scheme": {"num_bits": 4, "type": "float"}}},
+        {"quantization_config": {"kv_cache_scheme": {"num_bits": 8, "type": "int"}}},
+        {"quantization_config": {"kv_cache_scheme": {}}},
+        {"quantization_config": {"kv_cache_quant_algo": "NVFP4"}},
+        {"hf_quant_config": {"quantization": {"kv_cache_quant_algo": "INT8"}}},
+    ],
+)
+def test_another_scheme_of_a_checkpoint_is_no_guess(place):
+    with pytest.raises(GeometryError, match="KV cache scheme of the checkpoint"):
+        bytes_per_token({**LLAMA8B, **place})
+    assert bytes_per_token({**LLAMA8B, **place}, 1, "bfloat16") == 131072
+
+
+@pytest.mark.parametrize(
+    ("extra", "word"),
+    [
+        ({"attn_type_list": [0, 1] * 31}, "attn_type_list"),
+        ({"layer_types": ["full_attention", "linear_attention"]}, "layer_types"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+        ({"layer_types": ["sliding_attention"], "use_sliding_window": True}, "layer_types"),
+        ({"linear_attn_config": {"kda_layers": [1]}}, "linear_attn_config"),
+        ({"mamba_d_state": 128}, "mamba_d_state"),
+        ({"index_topk": 2048}, "index_topk"),
+        ({"hybrid_layer_pattern": [0, 1]}, "hybrid_layer_pattern"),
+        ({"is_hybrid_swa": True}, "is_hybrid_swa"),
+        ({"text_config": {"full_attention_interval": 4}}, "full_attention_interval"),
+    ],
+)
+@pytest.mark.parametrize("config", [QWEN235B, MINIMAX, TINY], ids=["qwen", "minimax", "mla"])
+def test_other_caches_of_a_known_architecture_are_not_misjudged(config, extra, word):
+    with pytest.raises(GeometryError, match=word):
+        bytes_per_token({**config, **extra}, 1)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"sliding_window": None, "use_sliding_window": False},
+        {"sliding_window": 32768, "use_sliding_window": False, "max_window_layers": 94},
+        {"layer_types": ["full_attention"] * 94},
+        {"layer_types": ["full_attention", "sliding_attention"], "use_sliding_window": False},
+        {"sliding_window": 4096},
+        {"index_topk": None, "is_hybrid_swa": False, "layer_types": None},
+    ],
+)
+def test_a_window_that_is_off_changes_nothing(extra):
+    assert bytes_per_token({**QWEN235B, **extra}, 1) == 192512
+
+
+@pytest.mark.parametrize(
+    ("config", "kinds"),
+    [
+        (None, None),
+        ({}, None),
+        (KIMI, ("full",)),
+        (QWEN235B, ("full",)),
+        ({"architectures": ["NewForCausalLM"]}, None),
+        ({"architectures": ["GptOssForCausalLM"]}, ("full", "swa")),
+        ({"architectures": ["X"], "layer_types": ["full_attention", "sliding_attention"]}, ("full", "swa")),
+        ({"architectures": ["X"], "layer_types": ["full_attention", "linear_attention"]}, ("full", "mamba")),
+        ({"architectures": ["X"], "text_config": {"full_attention_interval": 4}}, ("full", "mamba")),
+        ({"architectures": ["X"], "layer_types": ["sliding_attention", "mamba"]}, ("full", "swa", "mamba")),
+        ({"architectures": ["DeepseekV32ForCausalLM"], "index_topk": 2048}, None),
+    ],
+)
+def test_kinds_of_pools(config, kinds):
+    assert kv_geometry.pool_kinds(config) == kinds
+
+
+def test_a_folder_has_its_quantization_with_it(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA8B))
+    assert kv_geometry.load_folder(tmp_path) == LLAMA8B
+    beside = {"quantization": {"kv_cache_quant_algo": "FP8"}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))
+    assert kv_geometry.load_folder(tmp_path) == {**LLAMA8B, "hf_quant_config": beside}
+    assert folder_bytes_per_token(tmp_path) == 65536
+    assert folder_bytes_per_token(tmp_path, kv_cache_dtype="bf16") == 131072
+    for content in ("{", "[]", "[" * 10**5):
+        (tmp_path / "hf_quant_config.json").write_text(content)
+        assert kv_geometry.load_folder(tmp_path) == LLAMA8B
+        (tmp_path / "config.json").write_text(content)
+        assert kv_geometry.load_folder(tmp_path) is None
+        (tmp_path / "config.json").write_text(json.dumps(LLAMA8B))
+
+
+@pytest.mark.parametrize("ranks", [0, -1, True, 2.0, "8", None])
+def test_heads_are_shared_by_a_number_of_ranks(ranks):
+    with pytest.raises(GeometryError, match="tensor_parallel_size is"):
+        bytes_per_token(LLAMA8B, ranks)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    name=st.sampled_from(
+        [
+            *QWEN235B,
+            "text_config",
+            "quantization_config",
+            "hf_quant_config",
+            "layer_types",
+            "attn_type_list",
+            "num_nextn_predict_layers",
+            "kv_lora_rank",
+        ]
+    ),
+    value=JSON,
+    base=st.sampled_from([QWEN235B, KIMI, GLM47]),
+    draft=st.booleans(),
+)
+def test_any_value_gives_a_figure_or_a_reason(name, value, base, draft):
+    try:
+        found = kv_geometry.geometry({**base, name: value}, 8, draft=draft)
+    except GeometryError:
+        return
+    assert 0 < found.layers * found.layer_bytes < 10**18
+    assert kv_geometry.pool_kinds({**base, name: value}) == ("full",)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_plan
@@ -140,3 +141,11 @@ def test_the_record_is_what_a_plan_can_use_again():
     found = hicache_plan.find_device_tokens(ask, 70272, 0, 1, notes)
     assert (found.tokens, found.source, notes) == (159277, "remembered", [])
     assert _judge()["device_settings"] == {}
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/deploy-kimi.md"])
+def test_the_line_of_the_documents_is_one_that_is_printed(document):
+    ash = {"host": "ash", "hicache_enabled": True}
+    line = _judge({"seconds_to_ready": 611.0}, **ash)["summary"]
+    text = (Path(__file__).resolve().parents[4] / document).read_text()
+    assert [shown for shown in text.splitlines() if ": PASS - " in shown] == [line]

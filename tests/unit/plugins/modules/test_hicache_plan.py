@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +15,7 @@ from ansible.errors import AnsibleFilterError
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.llmfleet.sglang.plugins.filter.plan_text import plan_text
+from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_plan as planning
 from ansible_collections.llmfleet.sglang.plugins.modules import hicache_plan
 
 KIMI = {
@@ -68,6 +71,9 @@ def test_the_smallest_limit_counts(call):
         ({"release": "main"}, "is not an SGLang release"),
         ({"nodes": 3}, "nodes is 3"),
         ({"memory_limits": ["x"]}, "'x'"),
+        ({"memory_limits": ["9" * 400 + "G"]}, "is no limit of memory"),
+        ({"engine_options": {"pp_size": 10**9}}, "pipeline_parallel_size is 1000000000"),
+        ({"memory": {"available": float("inf")}}, "memory.available is inf"),
     ],
 )
 def test_what_cannot_be_is_refused(call, changes, words):
@@ -88,3 +94,39 @@ def test_the_filter_makes_blocks_and_a_table(call):
         plan_text(plans, "wide")
     with pytest.raises(AnsibleFilterError, match="mapping"):
         plan_text([plan])
+
+
+NUMBERS = [name for name, argument in hicache_plan.ARGUMENTS.items() if argument["type"] in ("int", "float")]
+
+
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("nan"), 1e308, 10**400, -1, "many"], ids=lambda one: str(one)[:9]
+)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_figure_that_cannot_be_is_named_without_a_traceback(call, name, value):
+    result = call(**{name: value})
+    assert result["failed"] is True
+    assert re.search(rf"\b{name}\b", result["msg"])
+    assert "exception" not in result
+
+
+def test_engine_options_of_a_decode_server_are_read(call):
+    qwen = {
+        "architectures": ["Qwen3ForCausalLM"],
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+    }
+    found = call(
+        model_config=qwen,
+        hicache_enabled=False,
+        ratio=None,
+        engine_options={"disaggregation-mode": "decode", "dp_size": "2", "tp-size": 4},
+    )
+    assert [(pool["tokens"], pool["ranks"]) for pool in found["pools"]] == [(31856, 8)]
+
+
+def test_role_plan_passes_the_options_that_are_read_and_no_others():
+    role = Path(__file__).resolve().parents[4] / "roles/plan/vars/main.yml"
+    assert set(yaml.safe_load(role.read_text())["__plan_option_names"]) == planning.READ_OPTIONS

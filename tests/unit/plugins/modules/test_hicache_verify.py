@@ -21,6 +21,7 @@ import yaml
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_judge, hicache_log, journal
+from ansible_collections.llmfleet.sglang.plugins.module_utils._hicache import verifier
 from ansible_collections.llmfleet.sglang.plugins.modules import hicache_verify
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -180,7 +181,7 @@ def test_the_commands_are_called_as_documented(host):
     host.journal([STARTED, line(0)], [line(1), READY])
     assert not run(timeout=60).failed
     fields = ",".join(journal.OUTPUT_FIELDS)
-    matches = f"_SYSTEMD_INVOCATION_ID={A} + INVOCATION_ID={A} + OBJECT_SYSTEMD_INVOCATION_ID={A}"
+    matches = f"_SYSTEMD_INVOCATION_ID={A} + _PID=1 INVOCATION_ID={A} + _UID=0 OBJECT_SYSTEMD_INVOCATION_ID={A}"
     assert host.calls("journalctl") == [
         f"--no-pager --output=json --all --output-fields={fields} {matches}",
         f"--no-pager --output=json --all --output-fields={fields} --after-cursor=s=1;i=2 {matches}",
@@ -511,6 +512,95 @@ def test_the_server_is_not_asked_before_an_answer_can_matter(host):
     assert len(asked) == 1
 
 
+GROUP = "/system.slice/sglang.service"
+
+
+def own(ours, seen=None):
+    """A look at the socket that always finds the same; notes what was asked in ``seen``."""
+
+    def look(port, address, group):
+        if seen is not None:
+            seen.append((port, address, group))
+        return {"ours": ours, "pid": 77, "comm": "nc", "unit": "user@1000.service"}
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict", "code"), [(True, "pass", "healthy"), (False, "fail", "port_taken"), (None, "pass", "healthy")]
+)
+def test_an_answer_counts_only_from_the_units_own_socket(host, monkeypatch, ours, verdict, code):
+    seen = []
+    monkeypatch.setattr(verifier, "socket_owner", own(ours, seen))
+    host.states({**ALIVE, "ControlGroup": GROUP})
+    host.journal([STARTED, line(0), line(1), READY])
+    with server({"/h": (200, "")}) as (url, asked):
+        ended = run(health_url=f"{url}/h")
+    assert (ended.answer["verdict"], code in codes(ended.answer)) == (verdict, True), ended.answer
+    assert seen[0] == (int(url.rpartition(":")[2]), "127.0.0.1", GROUP)
+    # Nothing is asked of a stranger.
+    assert bool(asked) is (ours is not False)
+
+
+def test_a_server_without_a_ready_line_has_to_own_its_port(host, monkeypatch):
+    found = {}
+    for ours in (True, None):
+        monkeypatch.setattr(verifier, "socket_owner", own(ours))
+        host.states({**ALIVE, "ControlGroup": GROUP})
+        host.journal([STARTED, line(0), line(1)])
+        for name in ("n", "m"):
+            (host.folder / name).unlink(missing_ok=True)
+        with server({"/h": (200, "")}) as (url, _asked):
+            found[ours] = run(health_url=f"{url}/h", readiness="health").answer
+    assert (found[True]["verdict"], found[None]["verdict"]) == ("pass", "inconclusive")
+    assert "port_owner_unknown" in codes(found[None])
+
+
+@pytest.mark.parametrize("name", ["metrics_url", "server_info_url"])
+def test_a_stranger_is_asked_for_nothing_and_given_no_key(host, monkeypatch, name):
+    monkeypatch.setattr(verifier, "socket_owner", own(False))
+    host.states({**ALIVE, "ControlGroup": GROUP})
+    host.journal([STARTED, line(0), line(1), READY])
+    with server({"/x": (200, METRICS)}) as (url, asked):
+        ended = run(**{name: f"{url}/x"}, api_key="sk-question")
+    assert (ended.answer["verdict"], asked) == ("fail", [])
+    assert "77 (nc) of user@1000.service" in ended.answer["msg"]
+
+
+def test_a_process_of_another_group_on_the_port_is_found(host):
+    host.states({**ALIVE, "ControlGroup": "/system.slice/no-such.service"})
+    host.journal([STARTED, line(0), line(1), READY])
+    with server({"/h": (200, "")}) as (url, _asked):
+        ended = run(health_url=f"{url}/h")
+    assert "port_taken" in codes(ended.answer)
+    assert f"process {os.getpid()} " in ended.answer["msg"]
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("http://127.0.0.1:30000/health", ("127.0.0.1", 30000)),
+        ("http://[::1]:8/h", ("::1", 8)),
+        ("https://host/h", ("host", 443)),
+        ("http://host", ("host", 80)),
+        ("http://host:99999/h", None),
+        ("/health", None),
+    ],
+)
+def test_the_port_is_read_from_an_address(url, place):
+    assert verifier.port_of(url) == place
+
+
+def test_what_the_service_was_deployed_with_is_compared(host):
+    arguments = "[2026-03-01 23:45:04] server_args=ServerArgs(tp_size=2, port=30000, speculative_algorithm=None)"
+    wanted = {"port": 30000, "speculative_algorithm": "EAGLE3"}
+    host.states(ALIVE)
+    host.journal([STARTED, arguments, line(0), line(1), READY])
+    ended = run(expected_settings=wanted)
+    assert ended.answer["verdict"] == "fail"
+    assert "speculative_algorithm is not set, where EAGLE3 was asked for" in ended.answer["msg"]
+
+
 # -- saved logs and journal files ------------------------------------------------------------------------------------
 
 
@@ -599,6 +689,30 @@ def test_a_journal_file_that_is_missing_is_an_error(host):
         ({"log_file": "/x", "journal_files": ["/y"]}, "mutually exclusive"),
         ({"fail_on": ["pass"]}, "fail_on"),
         ({"readiness": "maybe"}, "readiness"),
+        ({"ranks": 10**9}, "ranks is 1000000000"),
+        ({"ranks": 10**400}, "ranks is a number of more than 20 digits"),
+        ({"ranks": None, "rank_set": ["0-4000", "4001-8000"]}, "more than 4096 ranks"),
+        ({"ratio": "inf"}, "ratio is inf"),
+        ({"ratio": "nan"}, "ratio is nan"),
+        ({"ratio": 1e308}, "ratio is 1e+308"),
+        ({"ratio": 10**400}, "ratio is a number of more than 20 digits"),
+        ({"hicache_size": 1e308}, "hicache_size is 1e+308"),
+        ({"expected_gb": "inf"}, "expected_gb is inf"),
+        ({"tolerance_gb": "inf"}, "tolerance_gb is inf"),
+        ({"tolerance_gb": "nan"}, "tolerance_gb is nan"),
+        ({"tolerance_gb": 10**400}, "tolerance_gb is a number of more than 20 digits"),
+        ({"bytes_per_token": 10**400}, "bytes_per_token is a number of more than 20 digits"),
+        ({"page_size": 10**9}, "page_size is 1000000000"),
+        ({"timeout": 10**9}, "timeout is 1000000000"),
+        ({"poll_interval": "inf"}, "poll_interval is inf"),
+        ({"poll_interval": "nan"}, "poll_interval is nan"),
+        ({"tensor_parallel_size": 10**9}, "tensor_parallel_size is 1000000000"),
+        ({"data_parallel_size": 3, "tensor_parallel_size": 8, "dp_attention_enabled": True}, "data_parallel_size is 3"),
+        ({"nodes": 0}, "nodes is 0"),
+        ({"node_rank": 2, "nodes": 2, "tensor_parallel_size": 8}, "node_rank is 2"),
+        ({"expected_settings": {"a b": 1}}, "expected_settings names 'a b'"),
+        ({"expected_settings": {"lora": ["x"]}}, "expected_settings.lora"),
+        ({"expected_settings": {"hicache_ratio": float("inf")}}, "expected_settings.hicache_ratio is inf"),
     ],
 )
 def test_an_impossible_value_is_named_before_anything_is_read(host, arguments, words):
@@ -633,6 +747,7 @@ def test_the_documentation_names_every_code():
     codes_of = set(re.findall(r'reasons\.(?:fail|unknown|good|note)\(\s*"(\w+)"', source)) | {"deadline"}
     codes_of |= set(hicache_judge._REMEDY) | {fatal.code for fatal in hicache_log.FATALS}
     codes_of |= {loss[0] for loss in hicache_log.LOSSES}
+    codes_of |= set(re.findall(r'Death\(\s*"(\w+)"', (judge.parent / "hicache_evidence.py").read_text()))
     described = yaml.safe_load(hicache_verify.RETURN)["reasons"]["contains"]["code"]["description"]
     assert set(re.findall(r"C\((\w+)\)", " ".join(described))) == codes_of
 

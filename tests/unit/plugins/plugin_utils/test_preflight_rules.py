@@ -372,6 +372,32 @@ def test_each_fault_is_found_and_no_other(entry, wanted, seen, changes):
 
 
 @pytest.mark.parametrize(
+    ("release", "allowed", "wanted"),
+    [
+        # The engine's own check counts no huge pages, whether it would take them or not.
+        ("0.5.9", True, ["error memory"]),
+        ("0.5.13", True, ["error memory"]),
+        ("0.5.23", True, ["error memory"]),
+        ("0.5.23.post1", True, ["error memory"]),
+        ("0.5.24", True, []),
+        ("0.5.23", False, ["error memory", "warning hugepages"]),
+        ("0.5.24", False, ["error memory", "warning hugepages"]),
+    ],
+)
+def test_huge_pages_are_no_memory_for_a_release_that_does_not_count_them(release, allowed, wanted):
+    found = look(
+        "main",
+        host={"memory.hugepages.1.total": 400},
+        settings={"hugepages_allowed": allowed, "release": release},
+    )
+    assert [line for line in told(found) if "memory" in line or "hugepages" in line] == wanted
+    for finding in found:
+        if finding["code"] == "hugepages":
+            assert ("is no way to use them" in finding["mend"]) is (release == "0.5.23")
+            assert "set SGLANG_HUGEPAGE_SIZE" not in finding["mend"]
+
+
+@pytest.mark.parametrize(
     ("entry", "changes", "wanted"),
     [
         # What goes together is told together.

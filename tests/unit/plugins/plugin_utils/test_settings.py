@@ -132,6 +132,7 @@ def test_extra_variables_are_text_and_mean_the_same():
 )
 def test_the_switch_of_the_overlapped_scheduler(release, environment):
     assert subject.engine_environment(kimi(), release) == environment
+    assert subject.engine_environment({**kimi(), "speculative_algorithm": "NEXTN"}, release) == environment
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.plugin_utils import engine_arguments as table
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils import settings_instances, vllm_words
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils.settings import SETTINGS
 from ansible_collections.llmfleet.sglang.plugins.plugin_utils.settings_problems import settings_problems
 
 KIMI = {
@@ -188,6 +193,36 @@ ERRORS = [
         "serve_speculative_eagle_topk",
         ["here 128"],
     ),
+    # Speculation without a draft model: whose draft layers would it be?
+    *[
+        (
+            {"speculative_algorithm": algorithm, "draft_model_path": draft, **model},
+            "0.5.23",
+            "serve_draft_model_path",
+            words,
+        )
+        for algorithm, draft, model, words in [
+            ("EAGLE", None, {}, ["is null", "EAGLE without a draft", "this model has none"]),
+            ("NEXTN", "", {"model_path": "/srv/models/Kimi-K2-Instruct", "served_model_name": "k"}, ["has none"]),
+            ("EAGLE", "/srv/models/Kimi-K2.5/", {}, ['is "/srv/models/Kimi-K2.5/"', "this model has none"]),
+            ("EAGLE", None, {"model_path": "/m/DeepSeek-R1-Distill-Qwen-7B", "served_model_name": None}, ["has none"]),
+            ("EAGLE3", None, {"model_path": "/m/GLM-4.7", "served_model_name": None}, ["EAGLE3 needs a draft model"]),
+            ("EAGLE3", "/srv/models/Kimi-K2.5", {}, ["of its own", "the target's folder"]),
+            ("STANDALONE", None, {"model_path": "/m/DeepSeek-V3.1"}, ["STANDALONE needs a draft", "in silence"]),
+            ("DFLASH", None, {"model_path": "/m/Qwen3-8B"}, ["DFLASH needs a draft", "refuse to start"]),
+        ]
+    ],
+    ({"speculative_algorithm": "NEXTN"}, "0.5.23", "serve_speculative_algorithm", ["EAGLE-3 one", "under NEXTN"]),
+    ({"speculative_algorithm": "eagle3"}, "0.5.23", "serve_speculative_algorithm", ['is "eagle3"', "write EAGLE3"]),
+    ({"speculative_algorithm": "deepseek_mtp"}, "0.5.13", "serve_speculative_algorithm", ["write EAGLE"]),
+    ({"speculative_algorithm": "draft_model"}, "0.5.23", "serve_speculative_algorithm", ["write STANDALONE"]),
+    ({"speculative_algorithm": "eagle"}, "0.5.11", "serve_speculative_algorithm", ["write EAGLE if"]),
+    (
+        {"speculative_algorithm": "NEXTN", "draft_model_path": "/m/d", "speculative_num_draft_tokens": 6},
+        "0.5.23",
+        "serve_speculative_num_draft_tokens",
+        ["set it to 4"],
+    ),
     # Choices by release.
     ({"reasoning_parser": "kimi_k3"}, "0.5.16", "serve_reasoning_parser", ["known from 0.5.17 on", "kimi_k2"]),
     ({"tool_call_parser": "kimi"}, "0.5.23", "serve_tool_call_parser", ["not a choice"]),
@@ -320,6 +355,54 @@ ERRORS = [
 ]
 
 WARNINGS = [
+    *[
+        (
+            {
+                "speculative_algorithm": algorithm,
+                "draft_model_path": draft,
+                "model_path": "/m/a",
+                "served_model_name": "b",
+            },
+            release,
+            "serve_draft_model_path",
+            ["draft layers (MTP)", "num_nextn_predict_layers"],
+        )
+        for algorithm, draft, release in [
+            ("EAGLE", None, "0.5.11"),
+            ("NEXTN", "", "0.5.23"),
+            ("EAGLE", "/m/a", "0.5.16"),
+        ]
+    ],
+    (
+        {"environment": {"FORWARDED_ALLOW_IPS": "*"}},
+        "0.5.23",
+        "serve_environment['FORWARDED_ALLOW_IPS']",
+        ["trusts nobody"],
+    ),
+    (
+        {"environment": {"SGLANG_HUGEPAGE_SIZE": "2MB"}},
+        "0.5.12",
+        "serve_environment['SGLANG_HUGEPAGE_SIZE']",
+        ["not read it"],
+    ),
+    (
+        {"environment": {"SGLANG_HUGEPAGE_SIZE": "1GB"}},
+        "0.5.13",
+        "serve_environment['SGLANG_HUGEPAGE_SIZE']",
+        ["needs it twice"],
+    ),
+    (
+        {"environment": {"SGLANG_HUGEPAGE_SIZE": "1gb "}},
+        "0.5.23",
+        "serve_environment['SGLANG_HUGEPAGE_SIZE']",
+        ["needs it twice"],
+    ),
+    (
+        {"environment": {"SGLANG_HUGEPAGE_SIZE": "1G"}},
+        "0.5.23",
+        "serve_environment['SGLANG_HUGEPAGE_SIZE']",
+        ["2MB and 1GB"],
+    ),
     ({"host": "0.0.0.0"}, "0.5.23", "serve_host", ["without any key", "gateway"]),
     ({"restart_seconds": 0}, "0.5.23", "serve_restart_seconds", ["60 or more"]),
     ({"restart_seconds": 59}, "0.5.23", "serve_restart_seconds", ["60 or more"]),
@@ -411,6 +494,30 @@ WARNINGS = [
 ]
 
 FINE = [
+    *[
+        (
+            {
+                "speculative_algorithm": algorithm,
+                "draft_model_path": draft,
+                "model_path": path,
+                "served_model_name": None,
+            },
+            "0.5.23",
+        )
+        for algorithm, draft, path in [
+            ("EAGLE", None, "/srv/models/GLM-4.7"),
+            ("EAGLE", "", "/srv/models/GLM-5-FP8"),
+            ("NEXTN", None, "/srv/models/DeepSeek-V3.2"),
+            ("EAGLE", "/srv/models/DeepSeek-R1", "/srv/models/DeepSeek-R1/"),
+            ("NEXTN", None, "/srv/models/MiMo-V2-Flash"),
+            ("EAGLE", None, "/srv/models/Qwen3-Next-80B"),
+            ("EAGLE", "/srv/models/kimi-k2-mtp-draft", "/srv/models/Kimi-K2.5"),
+            ("DSPARK", None, "/srv/models/DeepSeek-V4"),
+        ]
+    ],
+    ({"environment": {"FORWARDED_ALLOW_IPS": "", "SGLANG_HUGEPAGE_SIZE": ""}}, "0.5.23"),
+    ({"release_check_enabled": False, "environment": {"SGLANG_HUGEPAGE_SIZE": "2MB"}}, "0.9.0"),
+    ({"cpus": "0-8191", "numa_nodes": "0", "numa_policy": "bind"}, "0.5.23"),
     ({}, "0.5.11"),
     ({}, "0.5.13.post1"),
     ({}, "0.5.23"),
@@ -560,3 +667,143 @@ def test_variables_carry_the_prefix_that_is_asked_for():
 @pytest.mark.parametrize("release", table.known_releases()[2:])
 def test_the_kimi_settings_are_fine_from_0_5_11_on(release):
     assert problems(release) == []
+
+
+# What a user of vLLM writes, and what the message leads to.
+VLLM = [
+    ("max-model-len", 131072, ["write context-length"]),
+    ("--max_model_len", 131072, ["write context-length"]),
+    ("max-num-seqs", 256, ["write max-running-requests"]),
+    ("gpu-memory-utilization", 0.9, ["remove it and set serve_mem_fraction_static"]),
+    ("gpu_memory_utilization", 0.9, ["remove it and set serve_mem_fraction_static"]),
+    ("enable-prefix-caching", True, ["remove it", "on by default"]),
+    ("enforce-eager", True, ["write disable-cuda-graph"]),
+    ("max-num-batched-tokens", 8192, ["write chunked-prefill-size, or max-prefill-tokens"]),
+    ("swap-space", 64, ["serve_hicache_ratio or serve_hicache_size"]),
+    ("speculative-config", {"method": "eagle3"}, ["serve_speculative_algorithm and serve_draft_model_path"]),
+    ("enable-auto-tool-choice", True, ["remove it: serve_tool_call_parser is enough"]),
+    ("block-size", 16, ["set serve_page_size"]),
+    ("tokenizer", "/m/t", ["write tokenizer-path"]),
+    ("seed", 7, ["write random-seed"]),
+    ("max-loras", 4, ["write max-loras-per-batch"]),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words"), VLLM)
+@pytest.mark.parametrize("release", ["0.5.9", "0.5.16", "0.5.23"])
+def test_an_option_of_vllm_leads_to_that_of_sglang(name, value, words, release):
+    changes = {"speculative_enabled": False, "model_path": "/m/a", "served_model_name": "a", **option(name, value)}
+    (found,) = problems(release, **changes)
+    assert (found["level"], found["variable"]) == ("error", f"serve_engine_options[{name!r}]")
+    assert found["problem"] == "it is an option of vLLM and none of SGLang"
+    for word in words:
+        assert word in found["mend"]
+
+
+def test_what_vllm_and_sglang_share_is_no_word_of_vllm():
+    assert problems(**option("tensor-parallel-size", 8))[0]["mend"].endswith("set serve_tensor_parallel_size instead")
+    assert problems(**option("max-lora-rank", 16)) == problems(**option("dtype", "half")) == []
+    # Nor what a release to come may have: it is asked.
+    (found,) = problems("0.9.0", release_check_enabled=False, **option("max-model-len", 8))
+    assert "context-length" in found["mend"]
+
+
+@pytest.mark.parametrize("release", table.known_releases())
+def test_every_word_of_vllm_leads_somewhere(release):
+    options, names = table.arguments(release), {setting.name for setting in SETTINGS}
+    for word, mend in vllm_words.OPTIONS.items():
+        assert word not in options
+        for name in re.findall("<(.*?)>", mend):
+            assert name in options, (word, name)
+        assert set(re.findall("{(.*?)}", mend)) <= names, word
+        assert not set("<>{}").intersection(vllm_words.option_mend(word, lambda setting: f"serve_{setting}"))
+
+
+def test_every_value_of_vllm_has_a_counterpart():
+    for name, values in vllm_words.VALUES.items():
+        argument = table.arguments("0.5.23")[name]
+        for value, counterparts in values.items():
+            assert value == value.lower()
+            assert argument.choices is None or not {value}.intersection(argument.choices), (name, value)
+            assert argument.choices is None or set(counterparts) & argument.choices, (name, value)
+
+
+@pytest.mark.parametrize("release", ["0.5.9", "0.5.16", "0.5.17", "0.5.23"])
+@pytest.mark.parametrize(
+    ("setting", "value", "counterpart"),
+    [
+        ("kv_cache_dtype", "fp8", "fp8_e4m3"),
+        ("kv_cache_dtype", "fp8_inc", "fp8_e4m3"),
+        ("kv_cache_dtype", "float16", "auto"),
+        ("attention_backend", "FLASH_ATTN", "fa3"),
+        ("attention_backend", "TRITON_MLA", "triton"),
+        ("tool_call_parser", "llama3_json", "llama3"),
+        ("reasoning_parser", "deepseek_r1", "deepseek-r1"),
+        ("quantization", "nvfp4", "modelopt_fp4"),
+        ("dtype", "bf16", "bfloat16"),
+    ],
+)
+def test_a_value_of_vllm_leads_to_that_of_sglang(setting, value, counterpart, release):
+    typed = setting in {known.name for known in SETTINGS}
+    changes = {setting: value} if typed else option(setting, value)
+    found = [row for row in problems(release, **changes, speculative_enabled=False) if "choice" in row["problem"]]
+    assert [row["level"] for row in found] == ["error"]
+    assert found[0]["mend"].startswith(f"write {counterpart} if that is what you mean, else one of ")
+
+
+HOSTILE = [
+    "", float("inf"), float("-inf"), float("nan"), "inf", "nan", 10**400, -(10**400), 10**5000, "9" * 5000, 2**63,
+    1e308, "1e400", [10**5000], {"a": 10**5000}, [[float("nan")]],
+]  # fmt: skip
+# What may be left empty, and is then SGLang's or systemd's own choice.
+COUNTED = ("tensor_parallel_size", "nodes", "node_rank", "port", "start_timeout_seconds", "leftover_timeout_seconds")
+
+
+@pytest.mark.parametrize("release", ["0.5.9", "0.5.23", "0.9.9"])
+@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if setting.kind in ("int", "float")])
+def test_a_number_that_nothing_counts_with_is_refused_by_name(setting, release):
+    for value in HOSTILE:
+        found = problems(release, **{setting.name: value})
+        named = [
+            row for row in found if row["level"] == "error" and row["variable"].startswith(f"serve_{setting.name}")
+        ]
+        assert named or (value == "" and setting.name not in COUNTED), (setting.name, value)
+        assert all(len(row["message"]) < 6000 and row["message"] for row in found)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_value_of_a_setting_ends_in_a_traceback(setting):
+    for value in [*HOSTILE, None, True, [], {}, [[]], {"a": None}, -1, 0, 10**9, 1e9]:
+        for release in ("0.5.9", "0.5.23", "x"):
+            json.dumps(problems(release, **{setting.name: value}), allow_nan=True)
+        instances = [{"name": "a", setting.name: value}, {"name": "b", setting.name: value}]
+        json.dumps(settings_instances.instances_problems(instances, {**KIMI, "release": "0.5.23"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "variable", "words"),
+    [
+        ({"nodes": ""}, "serve_nodes", ['is ""', "whole number"]),
+        ({"nodes": 1e9}, "serve_nodes", ["is 1000000000.0", "whole number"]),
+        ({"nodes": 10**9}, "serve_nodes", ["is 1000000000", "more than 4096 hosts", "set 4096 at most"]),
+        ({"nodes": 10**400}, "serve_nodes", ['is "1e400"', "too large"]),
+        ({"nodes": float("inf")}, "serve_nodes", ["is Infinity", "a finite one"]),
+        ({"hicache_ratio": 1e308}, "serve_hicache_ratio", ["more than 10000 host tokens"]),
+        ({"hicache_ratio": None, "hicache_size": 10**6}, "serve_hicache_size", ["more than 100000 GB"]),
+        ({"start_timeout_seconds": None}, "serve_start_timeout_seconds", ["is null", "set it to seconds"]),
+        ({"leftover_timeout_seconds": ""}, "serve_leftover_timeout_seconds", ['is ""', "set it to seconds"]),
+        ({"nodes": 2, **option("pp-size", 10**9)}, "serve_engine_options['pp-size']", ["more than 4096 GPUs"]),
+        (option("context-length", 10**400), "serve_engine_options['context-length']", ['is "1e400"', "too large"]),
+        (option("api-key", 10**400), "serve_engine_options['api-key']", ['is (hidden)']),
+        ({"environment": {"A": 10**400}}, "serve_environment['A']", ["(hidden)"]),
+        ({"unit_directives": {"Service": {"Nice": 10**400}}}, "serve_unit_directives['Service']", ["(hidden)"]),
+        ({"cpus": "0-1000000000"}, "serve_cpus", ["no kernel counts that far"]),
+        ({"hicache_ratio": None, "hicache_size": 9, **option("hicache-host-memory-fraction", 0)},
+         "serve_engine_options['hicache-host-memory-fraction']", ["above 0 and not above 1"]),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_reason(changes, variable, words):
+    errors = [problem for problem in problems(**changes) if problem["level"] == "error"]
+    assert [problem["variable"] for problem in errors] == [variable]
+    for word in words:
+        assert word in errors[0]["message"]
