@@ -214,8 +214,11 @@ def edited(server, edit):
 
 @pytest.fixture
 def sound(healthy):
-    """The host as it was deployed: nothing of an earlier test's change is left."""
+    """The host as it was deployed: nothing of an earlier test's change is left, also where that test failed."""
     told = healthy.module("service_verify", name="kimi", written_down=False)
+    if told["verdict"] != "pass":
+        put_right(healthy)
+        told = healthy.module("service_verify", name="kimi", written_down=False)
     assert told["verdict"] == "pass", told["reasons"]
     return healthy
 
