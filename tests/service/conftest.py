@@ -14,7 +14,15 @@ from ansible_collections.llmfleet.sglang.tests.service.host import ADDRESS, NAME
 from ansible_collections.llmfleet.sglang.tests.service.scan import Sampler
 
 # The files in this order: what is deployed, what changes, what breaks, and last where the secrets have got to.
-ORDER = ["test_deployment", "test_changes", "test_faults", "test_instances", "test_reboot", "test_secrets"]
+ORDER = [
+    "test_deployment",
+    "test_changes",
+    "test_faults",
+    "test_edited_hosts",
+    "test_instances",
+    "test_reboot",
+    "test_secrets",
+]
 
 
 def pytest_collection_modifyitems(items):

@@ -181,9 +181,9 @@ class StandIn:
 
     # ---- HTTP ------------------------------------------------------------------------------------------------
 
-    def open(self, path, body=None, key=None, timeout=20.0):
+    def open(self, path, body=None, key=None, timeout=20.0, headers=None):
         """The open answer to a request; the caller reads it (streams)."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}")
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers or {})
         if body is not None:
             request.data = body if isinstance(body, bytes) else json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")
@@ -192,10 +192,10 @@ class StandIn:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         return opener.open(request, timeout=timeout)
 
-    def ask(self, path, body=None, key=None, timeout=20.0):
+    def ask(self, path, body=None, key=None, timeout=20.0, headers=None):
         """(status, decoded body): JSON where it is JSON, text otherwise."""
         try:
-            with self.open(path, body, key, timeout) as answer:
+            with self.open(path, body, key, timeout, headers) as answer:
                 status, text = answer.status, answer.read().decode()
         except urllib.error.HTTPError as problem:
             status, text = problem.code, problem.read().decode()

@@ -40,7 +40,7 @@ def run(tree, kimi, tmp_path):
 
 def ranks(server):
     """Ranks with a complete allocation line, in the order of the lines."""
-    return [int(rank) for rank in re.findall(r" TP(\d+)\] Allocating [^\r\n]* GB host memory[^\r\n]*\.", server.log)]
+    return [int(rank) for rank in re.findall(r" TP(\d+)\] Allocating [^\r\n[]* GB host memory[^\r\n]*\.", server.log)]
 
 
 def settle(server, seconds=0.6):
@@ -233,6 +233,34 @@ def test_wrong_size(run, fault, text):
     server.wait_ready()
     assert text in server.log
     assert server.log.count("44.77 GB") == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "sizes"),
+    [
+        ("half-bytes", {0: 22.39, 1: 22.39, 2: 22.39, 3: 22.39}),
+        ("half-bytes=0.25", {0: 11.19, 1: 11.19, 2: 11.19, 3: 11.19}),
+        ("half-bytes@2", {0: 44.77, 1: 44.77, 2: 22.39, 3: 44.77}),
+    ],
+)
+def test_half_of_the_bytes(run, fault, sizes):
+    server = run(fault)
+    server.wait_ready()
+    found = re.findall(r"TP(\d)\] Allocating kv hierarchical KV host pool: (\d+) tokens, ([\d.]+) GB", server.log)
+    assert {int(rank): float(size) for rank, _tokens, size in found} == sizes
+    # Tokens and arguments are those that were asked for.
+    assert {tokens for _rank, tokens, _size in found} == {"637109"}
+    assert server.ask("/server_info")[1]["hicache_ratio"] == 4.0
+
+
+def test_half_of_the_bytes_of_the_draft_too(run, tmp_path):
+    draft = harness.write_model(tmp_path / "draft", harness.EAGLE3_DRAFT)
+    flags = ["--speculative-draft-model-path", str(draft), "--speculative-algorithm", "EAGLE3"]
+    server = run("half-bytes", *harness.SPECULATION, *flags)
+    server.wait_ready()
+    # 2 heads of each rank x 128 x (K and V) x 2 bytes x 637109 tokens are 0.65 GB.
+    found = re.findall(r"TP0\] Allocating (\w+) hierarchical KV host pool: 637109 tokens, ([\d.]+) GB", server.log)
+    assert found == [("kv", "22.39"), ("draft", "0.33")]
 
 
 def test_no_hicache_lines(run):

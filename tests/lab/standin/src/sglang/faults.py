@@ -25,6 +25,7 @@ KNOWN = {
     "rank-missing": None,
     "rank-doubled": None,
     "rank-wrong-size": None,
+    "half-bytes": "0.5",
     "eof-mid-line": None,
     "illegal-access": None,
     "no-compiler": None,
@@ -52,6 +53,7 @@ KNOWN = {
     "accept-length": "1.00",
     "no-cached-tokens": None,
     "no-metrics": None,
+    "forwarded-trusted": None,
     # stopping
     "ignore-sigterm": None,
     "linger": None,
@@ -66,6 +68,7 @@ RANKED = {
     "rank-missing",
     "rank-doubled",
     "rank-wrong-size",
+    "half-bytes",
     "eof-mid-line",
     "illegal-access",
     "no-compiler",

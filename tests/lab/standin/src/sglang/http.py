@@ -11,7 +11,7 @@ import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from . import __version__, lines, metrics
+from . import __version__, forwarded, lines, metrics
 from .engine import tokenize
 
 KEY_FREE = ("/health", "/health_generate", "/metrics")
@@ -64,8 +64,10 @@ class Handler(BaseHTTPRequestHandler):
     def log_request(self, code="-", size="-"):
         """One access line on stdout."""
         phrase = self.responses.get(code, ("",))[0]
-        address = f"{self.client_address[0]}:{self.client_address[1]}"
-        self.server.server_log.access(address, self.requestline, f"{int(code)} {phrase}")
+        named = self.headers.get_all("x-forwarded-for", []) if getattr(self, "headers", None) else []
+        host, port = self.server.start.trusted.client(self.client_address[:2], named)
+        request = forwarded.request_of(self.requestline)
+        self.server.server_log.access(f"{host}:{port}", request, f"{int(code)} {phrase}")
 
     def log_message(self, format, *args):
         """Nothing else is printed."""

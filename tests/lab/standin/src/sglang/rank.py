@@ -269,6 +269,8 @@ class Rank:
     def pool(self, label, tokens, bytes_per_token):
         """Check, announce and take one host pool."""
         size = tokens * bytes_per_token
+        if self.hits("half-bytes"):
+            size *= self.faults.number("half-bytes")
         main = label == "kv"
         if main and tokens <= self.start.tokens:
             text, fatal = lines.small_host_pool(label, tokens, self.start.tokens)
@@ -330,7 +332,7 @@ class Rank:
         if self.hits("host-register"):
             time.sleep(0.3)
             self.fail(lines.register_failed(self.faults.value("host-register"), size))
-        wanted = min(size, self.start.touch_bytes)
+        wanted = int(min(size, self.start.touch_bytes))
         if wanted:
             block = mmap.mmap(-1, wanted)
             for offset in range(0, wanted, 4096):

@@ -7,6 +7,7 @@ import glob
 import json
 import os
 
+from . import forwarded
 from . import geometry as kv
 from .faults import from_environment
 from .plan import places
@@ -47,6 +48,7 @@ class Start:
         self.warmup_tries = int(setting("WARMUP_TRIES", 120))
         self.host_memory_budget = self.find_budget()
         self.accept_length = self.find_accept_length()
+        self.trusted = forwarded.from_environment(self.faults)
 
     def read_draft(self):
         """The draft's config.json, where the algorithm has a draft model of its own."""
