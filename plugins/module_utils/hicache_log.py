@@ -719,7 +719,7 @@ def _looks_cut(prefix):
     if _CUT.match(prefix.rest):
         return True
     if prefix.had_app:
-        return 0 < len(prefix.rest) < 25 and _is_beginning(prefix.rest)
+        return 0 < len(prefix.rest) < 40 and _is_beginning(prefix.rest)
     return bool(_CUT_PREFIX.match(prefix.rest))
 
 

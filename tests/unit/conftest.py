@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
 
-# A loaded machine takes its time: how long an example takes says nothing about the code.
-settings.register_profile("patient", deadline=None)
+# A loaded machine takes its time: how long an example takes says nothing about the code. What decides whether a change
+# lands takes the same examples each time; every other run looks for new ones.
+settings.register_profile("patient", deadline=None, derandomize=os.environ.get("CI", "") == "true")
 settings.load_profile("patient")

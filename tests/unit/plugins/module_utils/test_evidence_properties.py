@@ -340,6 +340,7 @@ def test_a_cut_line_is_never_better_than_the_whole(name, data):
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(45, 200), st.sampled_from(["", "  ", "        "]))
+@example(51, "")
 def test_a_healthy_log_that_was_wrapped_does_not_fail(width, indent):
     new = "Allocating kv hierarchical KV host pool: 637081 tokens, 44.77 GB host memory."
     wrapped = []
