@@ -119,6 +119,12 @@ services:
     health:
       description: V(ok), the reason why not, or null where nobody was asked.
       type: str
+    differences:
+      description:
+        - What on the host and in the running process is not as recorded, a list of sentences. Null where this user may
+          not read what has to be compared.
+      type: list
+      elements: str
     verify:
       description: What the service is judged by, as its configuration has it.
       type: dict

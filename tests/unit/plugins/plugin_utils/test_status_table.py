@@ -201,3 +201,16 @@ def test_the_time_grows_with_the_hosts_and_not_with_their_square():
 
     # Sixteen times as many hosts: 16 if it grows as it should, 256 if every host looks at every other.
     assert seconds(3200) < 80 * max(seconds(200), 1e-4)
+
+
+def test_a_service_that_is_not_as_recorded_is_told_with_what_differs():
+    sentence = "--hicache-ratio in the unit file is 2.0, and the record of the deployment has 4.0. Run site.yml."
+    service = {
+        "name": "kimi", "condition": "running", "health": "ok", "node_rank": 0, "differences": [sentence],
+        "verdict": {"verdict": "pass", "source": "kept", "age_seconds": 1, "current": True, "ranks_seen": 8,
+                    "total_gb": 1.0},
+    }  # fmt: skip
+    row = status_table.fleet_rows({"ash": {"services": [service]}})[0]
+    assert (row["state"], row["problems"][0]["detail"]) == ("differs", sentence.rstrip("."))
+    whole = status_table.fleet_rows({"ash": {"services": [{**service, "differences": []}]}})[0]
+    assert whole["state"] == "ok"
