@@ -21,7 +21,7 @@ def test_systemd_is_asked_for_all_that_is_read():
     (asked,) = [word for word in argv if word.startswith("--property=")]
     assert set(asked[len("--property=") :].split(",")) == {
         "Id", "LoadState", "ActiveState", "SubState", "Result", "InvocationID", "NRestarts",
-        "ActiveEnterTimestampMonotonic",
+        "ActiveEnterTimestampMonotonic", "MainPID", "DropInPaths",
     }  # fmt: skip
 
 
