@@ -343,7 +343,7 @@ def test_the_unit_takes_nobodys_word_for_who_a_client_is(sound):
 
 
 def test_a_service_without_a_record_is_judged_by_the_variables_and_the_line_tells_it(sound):
-    aside = "/root/lab-kept-kimi"
+    aside = "/var/tmp/lab-kept-kimi"
     sound.on_host(f"mv /etc/sglang/kimi {aside}")
     try:
         done, told = sound.verify()
