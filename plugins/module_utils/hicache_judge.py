@@ -26,13 +26,15 @@ PASS, FAIL, INCONCLUSIVE = "pass", "fail", "inconclusive"
 #: GB (10**9 bytes) per rank; ``readiness``: auto, line, health or none. ``settings``: server arguments by name, with
 #: the values that the start has to show; ``layout``: the parallel layout by the names of ``parallel_layout.layout``;
 #: ``kv_cache_dtype``, ``draft_dtype``: types of the caches; ``model``, ``draft_model``: parsed ``config.json`` of each,
-#: for bytes per token that are not given; ``stage_bytes``: bytes per token of each pipeline stage where they differ.
+#: for bytes per token that are not given; ``stage_bytes``: bytes per token of each pipeline stage where they differ;
+#: ``model_expected``: a model was named for them, so that tokens alone do not prove a size.
 Ask = namedtuple(
     "Ask",
     "ranks rank_set expected_gb ratio hicache_size bytes_per_token draft_bytes_per_token page_size release"
-    " tolerance_gb readiness settings layout kv_cache_dtype draft_dtype model draft_model stage_bytes",
+    " tolerance_gb readiness settings layout kv_cache_dtype draft_dtype model draft_model stage_bytes"
+    " model_expected",
 )
-Ask.__new__.__defaults__ = (*(None,) * 9, 0.01, "auto", *(None,) * 6, ())
+Ask.__new__.__defaults__ = (*(None,) * 9, 0.01, "auto", *(None,) * 6, (), False)
 
 #: What is known beside the log. ``unit``: properties of ``systemctl show`` or None for a saved log; ``invocation``:
 #: the start that was asked for; ``health``: None (not asked), or {"ok": bool or None, "message": str}; ``metrics``:
@@ -533,12 +535,13 @@ def _compare_size(start, rank, ask, reasons):
             return bool(by_tokens) or _tight(ask, options[0]), None
     if tokens_wrong:
         return True, (f"{item.tokens} tokens", f"{predicted['tokens']} tokens", predicted["rule"])
-    if by_tokens:
+    if by_tokens and not ask.model_expected:
         return True, None
     if item.tokens and _bytes(ask, rank) and not (ask.ratio or ask.hicache_size):
         # No size was asked for, and the tokens and the GB of the line are held against each other.
         return True, None
-    # Without bytes per token, those of the pool on the device confirm a size, although they are rounded.
+    # Without bytes per token, those of the pool on the device confirm a size, although they are rounded. Where a model
+    # was named that cannot be read, its bytes were to be proved too: tokens alone prove nothing about them.
     span = token_bytes.measured(start) if predicted["tokens"] and not rank.side else None
     if span:
         low, high = (hicache_size.tokens_to_gb(predicted["tokens"], each) for each in span)

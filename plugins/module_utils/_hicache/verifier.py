@@ -159,6 +159,7 @@ def build_ask(params):
     return hicache_judge.Ask(
         **given,
         **{name: _config(folder) for name, folder in folders.items()},
+        model_expected=bool(params["model_path"]),
         settings=params["expected_settings"],
         layout=asked_layout(params),
         draft_dtype=params["draft_kv_cache_dtype"],
@@ -364,7 +365,9 @@ class Verifier:
             around = self.with_owner(around, self.params["health_url"])
             if around.owner["ours"] is not False:
                 around = around._replace(health=self.health())
-        if last and result["allocation_verdict"] != "fail":
+        # Whoever listens at the address of a unit that does not run is somebody else.
+        down = state.get("ActiveState") in ("inactive", "failed")
+        if last and not down and result["allocation_verdict"] != "fail":
             for name, ask in (("metrics", self.metrics), ("server_info", self.server_info)):
                 if self.params[f"{name}_url"]:
                     around = self.with_owner(around, self.params[f"{name}_url"])

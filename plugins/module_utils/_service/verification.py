@@ -85,11 +85,10 @@ def journal_options(settings, expected, timeout, poll_interval):
         options["rank_set"] = [str(one) for one in settings["rank_set"]]
     else:
         options["ranks"] = whole(settings.get("ranks"))
-    if whole(settings.get("stages")) < 2:
-        # Each rank of a pipeline holds a part of the layers only.
-        options["model_path"] = settings.get("model_path") or None
-        if is_true(settings.get("speculative_enabled", False)):
-            options["draft_model_path"] = settings.get("draft_model_path") or None
+    options["model_path"] = settings.get("model_path") or None
+    # Of a pipeline the last stage alone has the draft.
+    if is_true(settings.get("speculative_enabled", False)) and whole(settings.get("stages")) < 2:
+        options["draft_model_path"] = settings.get("draft_model_path") or None
     if not is_true(settings.get("speculative_enabled", False)):
         options["draft_bytes_per_token"] = None
     layout = parallel_layout.from_server_args(expected)

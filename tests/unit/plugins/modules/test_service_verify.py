@@ -183,9 +183,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(
         verifier.Verifier, "with_owner", lambda _self, around, _url: around._replace(owner={"ours": True})
     )
-    monkeypatch.setattr(
-        drift, "process_of", lambda _pid: {"arguments": list(made.process), "variables": dict(made.variables)}
-    )
+    monkeypatch.setattr(drift, "process_of", lambda _pid: {"arguments": made.process, "variables": made.variables})
 
     def end(failed):
         def leave(_self, **answer):
@@ -318,6 +316,25 @@ def test_a_start_that_is_not_what_the_record_asks_for(host, change, verdict, cod
     answer = host.run()
     assert (answer["verdict"], answer["recorded"]) == (verdict, True) and code in codes(answer), answer["reasons"]
     assert host.verified() == [] and host.fact()["verdict"] == verdict
+
+
+@pytest.mark.parametrize("gb", ["44.77", "22.39"], ids=["right", "half-the-bytes"])
+def test_a_model_that_cannot_be_read_leaves_the_size_unproved(host, gb):
+    """The tokens of the pool are right in both cases: only the bytes of a token tell them apart."""
+    host.deploy(bytes_per_token=None, model_path=str(host.folder / "nothing"))
+    host.lines(gb=gb)
+    answer = host.run()
+    assert (answer["verdict"], answer["expected_gb"]) == ("inconclusive", None)
+    assert "size_not_compared" in codes(answer) and host.verified() == []
+
+
+def test_nothing_is_asked_at_the_address_of_a_unit_that_does_not_run(host):
+    host.deploy(metrics_enabled=True)
+    host.shown.update(ActiveState="inactive", SubState="dead", MainPID="0")
+    host.process, host.variables = None, None
+    answer = host.run()
+    assert answer["verdict"] == "fail" and "unit_inactive" in codes(answer)
+    assert host.asked == []
 
 
 def test_an_accept_length_of_one_fails_and_is_not_forgotten(host):
