@@ -126,6 +126,8 @@ class Start:
         self.progress = None
         self.messages = 0
         self.pids = set()
+        # Processes that had written before the server took requests.
+        self.pids_before_requests = frozenset()
         self._device = OrderedDict()
         self._pools = OrderedDict()
         self._device_lines = OrderedDict()
@@ -791,8 +793,23 @@ class Evidence:
                     ),
                 )
 
+    def _too_late(self, event, record):
+        """Tell whether a message says what a start says before it takes requests, although it takes them already.
+
+        From then on lines of the engine's own processes may hold what a client sent: SGLang logs the words of a refused
+        request as they came, line breaks included. Processes that were there before do not start a server; one that is
+        new may, where a script runs the server again.
+        """
+        if not record.invocation or record.pid not in self.start.pids_before_requests:
+            return False
+        if event.kind == "mark":
+            return event.code in _BEGINNINGS or event.code in ("server_args", "device_tokens", "device_pool")
+        return event.kind in ("alloc", "cut", "unclear")
+
     def _event(self, event, record):
         start = self.start
+        if self._too_late(event, record):
+            return
         if event.kind == "alloc":
             self._learn(record)
             if record.pid is None and start.ready_of(record.origin):
@@ -875,6 +892,8 @@ class Evidence:
         start = self.start
         one = start.of(record.origin)
         one.marks.add(event.code)
+        if event.code in ("startup_complete", "ready") and not start.pids_before_requests:
+            start.pids_before_requests = set(start.pids)
         if event.code == "server_args":
             self._learn(record)
             if not one.settings.keys() - {"log_level"}:
@@ -932,7 +951,11 @@ class Evidence:
                 self.messages,
                 event.tags,
                 _when(record, event),
-                {key: event.data[key] for key in ("constraint", "counter", "pid", "comm") if key in event.data},
+                {
+                    key: event.data[key]
+                    for key in ("constraint", "counter", "pid", "comm", "writer")
+                    if key in event.data
+                },
             ),
         )
 

@@ -817,12 +817,38 @@ def _memory_rule(start, ask):
     return words + "; a rank that asks late sees less, because the ranks before it have taken theirs."
 
 
+def is_claim(start, death):
+    """Tell whether a death is said by a process of the service itself, after it had become ready.
+
+    Such words may be a client's: SGLang logs what a refused request held as it came. They need a witness.
+    """
+    return death.data.get("writer") == "app" and start.ready and death.number > start.ready_number
+
+
+def only_claims(start):
+    """Tell whether all that speaks of the start's end needs a witness."""
+    return bool(start.deaths) and all(is_claim(start, death) for death in start.deaths)
+
+
+def _serves(around):
+    """Tell whether the unit is up and its own server generates."""
+    up = (around.unit or {}).get("ActiveState") in ("active", "activating", "reloading")
+    return bool(up and around.health and around.health["ok"] and (around.owner or {}).get("ours") is not False)
+
+
 def _dead(start, around, reasons, ask):
     """Add what says that the start is over; returns True when it is."""
     dead = False
     for death in start.deaths:
         if death.effect == "trouble" and start.ready and start.ready_number > death.number:
             reasons.note(death.code, f"Before it became ready, the server said: {redact(death.text)}")
+            continue
+        if is_claim(start, death) and _serves(around):
+            reasons.note(
+                "said_and_serving",
+                f"A message says that the server is over ({death.code}: {redact(death.text, 200)}), and the server "
+                "generates. Clients can put such words into the log.",
+            )
             continue
         dead = True
         if death.code == "unit_stopped" and any(item["verdict"] == FAIL for item in reasons.items):

@@ -365,6 +365,7 @@ KEYWORDS = (
     "EADDRINUSE",
     "SIGTERM received",
     "shutdown complete",
+    "startup complete",
     "is not available",
     "failed to listen",
     "was not ready within",

@@ -37,18 +37,24 @@ def _failed_request(what, answer):
     return f"{what} failed with HTTP status {status}: {told}"
 
 
+def _list_of(value):
+    return value if isinstance(value, list) else []
+
+
 def chat_reasons(chat):
     """Reasons against the answer to a chat completion, as registered from ``ansible.builtin.uri``."""
     if chat.get("status") != 200 or not isinstance(chat.get("json"), dict):
         told = _failed_request("The chat completion", chat)
         return [_reason("chat_failed", f"{told}. The server is up but cannot answer; see the unit's journal.")]
     body = chat["json"]
-    tokens = (body.get("usage") or {}).get("completion_tokens") or 0
-    if not body.get("choices") or tokens < 1:
+    usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
+    tokens = usage.get("completion_tokens")
+    tokens = tokens if isinstance(tokens, int) else 0
+    if not _list_of(body.get("choices")) or tokens < 1:
         return [
             _reason(
                 "chat_empty",
-                f"The chat completion came back with {len(body.get('choices') or [])} choices and {tokens} tokens; "
+                f"The chat completion came back with {len(_list_of(body.get('choices')))} choices and {tokens} tokens; "
                 "at least one of each was expected.",
             )
         ]
@@ -57,10 +63,13 @@ def chat_reasons(chat):
 
 def accept_length(meta):
     """Accepted tokens a verification step of one ``/generate`` answer, or None where the server does not tell."""
-    if meta.get("spec_accept_length") is not None:
-        return float(meta["spec_accept_length"])
-    steps = meta.get("spec_verify_ct")
-    return meta.get("completion_tokens", 0) / steps if steps else None
+    try:
+        if meta.get("spec_accept_length") is not None:
+            return float(meta["spec_accept_length"])
+        steps = meta.get("spec_verify_ct")
+        return meta.get("completion_tokens", 0) / steps if steps else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def prefix_reasons(answers, hicache_enabled, speculative_enabled, accept_length_above):
@@ -70,7 +79,7 @@ def prefix_reasons(answers, hicache_enabled, speculative_enabled, accept_length_
         body = answer.get("json")
         if answer.get("status") != 200 or not isinstance(body, dict):
             return [_reason("prefix_failed", _failed_request("The request with a long prompt", answer) + ".")]
-        metas.append(body.get("meta_info") or {})
+        metas.append(body["meta_info"] if isinstance(body.get("meta_info"), dict) else {})
     reasons = []
     repeat = metas[-1]
     if hicache_enabled and not repeat.get("cached_tokens"):
@@ -90,7 +99,7 @@ def prefix_reasons(answers, hicache_enabled, speculative_enabled, accept_length_
                     "Speculation is on, but the answer carries no accept length: it runs without a draft model.",
                 )
             )
-        elif length <= accept_length_above:
+        elif not length > accept_length_above:
             reasons.append(
                 _reason(
                     "accept_length",

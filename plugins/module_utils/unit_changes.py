@@ -194,6 +194,9 @@ def _parts_of_assignments(values):
     """Variables of Environment=, a dict of each to its value as (text, text without secrets)."""
     found = OrderedDict()
     for value in values:
+        if not value:
+            # An empty assignment clears what came before.
+            found.clear()
         for word in words_of(value):
             name, _equals, text = word.partition("=")
             found[name] = (text, HIDDEN if argument_check.is_secret_name(name) else text)

@@ -288,10 +288,10 @@ reasons:
         - "What systemd, the kernel and containers said: C(killed_by_oom), C(killed_by_oomd), C(main_process_exited),
           C(unit_failed), C(unit_inactive), C(unit_not_found), C(unit_stopped), C(start_timed_out),
           C(restart_scheduled), C(restarted), C(restarts), C(container_exited)."
-        - "Readiness and witnesses: C(ready), C(not_ready), C(readiness_not_asked), C(healthy), C(unhealthy),
-          C(health_unknown), C(port_taken), C(port_owner_unknown), C(metrics_agree),
-          C(metrics_differ), C(metrics_absent), C(metrics_show),
-          C(server_info_agrees), C(server_info_differs), C(deadline)."
+        - "Readiness and witnesses: C(ready), C(not_ready), C(said_and_serving), C(readiness_not_asked), C(healthy),
+          C(unhealthy), C(health_unknown), C(port_taken), C(port_owner_unknown), C(metrics_agree),
+          C(metrics_differ), C(metrics_absent), C(metrics_show), C(server_info_agrees), C(server_info_differs),
+          C(deadline)."
       type: str
     message:
       description: What was seen, what was expected, and what to do. Keys and tokens are masked.

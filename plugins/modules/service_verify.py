@@ -229,9 +229,10 @@ def check_parameters(params):
     """Return a sentence that names the first impossible value, or None."""
     if not service_store.is_service_name(params["name"]):
         return f'name is "{params["name"]}": it cannot be the name of a service. Use a name such as kimi.'
-    for name, least in (("request_timeout", 1), ("prefix_words", 1), ("timeout", 0)):
-        if params[name] < least:
-            return f"{name} is {params[name]}: it has to be {least} or more."
+    limits = {"request_timeout": (1, 86400), "prefix_words": (1, 1_000_000), "timeout": (0, 7 * 86400)}
+    for name, (least, most) in limits.items():
+        if not least <= params[name] <= most:
+            return f"{name} is {params[name]}: it has to be {least} to {most}. Give a number of that range."
     return None
 
 

@@ -22,18 +22,18 @@ from .._model import parallel_layout
 #: A setting that is not what was asked for: its name, both values, and in words why the difference counts.
 Difference = namedtuple("Difference", "name wanted got why")
 
-#: Arguments that no release changes when they are given: another value is another deployment.
+#: Arguments that no release changes when they are given: another value is another deployment. Parsers have aliases, a
+#: quantization is detected anew, and speculation has numbers of its own by algorithm: those are only noted.
 CERTAIN = frozenset(
     (
         *("model_path", "served_model_name", "host", "port", "dtype", "trust_remote_code", "revision"),
-        *("kv_cache_dtype", "mem_fraction_static", "max_total_tokens", "context_length", "quantization"),
+        *("kv_cache_dtype", "mem_fraction_static", "max_total_tokens", "context_length"),
         *("tp_size", "pp_size", "dp_size", "dcp_size", "nnodes", "node_rank", "enable_dp_attention"),
         *("enable_hierarchical_cache", "hicache_ratio", "hicache_size", "hicache_write_policy"),
-        *("hicache_storage_backend", "hicache_host_memory_mode", "hicache_host_memory_fraction"),
+        *("hicache_storage_backend", "hicache_host_memory_mode"),
         *("hicache_mem_layout", "hicache_io_backend", "page_size", "disable_radix_cache"),
         *("speculative_algorithm", "speculative_draft_model_path", "speculative_draft_kv_cache_dtype"),
-        *("speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens"),
-        *("disaggregation_mode", "disaggregation_decode_enable_radix_cache", "tool_call_parser", "reasoning_parser"),
+        *("disaggregation_mode", "disaggregation_decode_enable_radix_cache"),
     )
 )
 #: What the engine takes where such an argument is not given.
@@ -130,8 +130,12 @@ def _plain(value):
 
 def _same_text(name, wanted, got):
     if name == "speculative_algorithm":
-        names = {"NEXTN": "EAGLE"}
+        # EAGLE with a frozen draft has a name of its own.
+        names = {"NEXTN": "EAGLE", "FROZEN_KV_MTP": "EAGLE"}
         return names.get(wanted.upper(), wanted.upper()) == names.get(got.upper(), got.upper())
+    if name.endswith("kv_cache_dtype"):
+        names = {"bf16": "bfloat16", "fp16": "float16"}
+        return names.get(wanted, wanted) == names.get(got, got)
     if name.endswith("_path"):
         wanted, got = wanted.rstrip("/"), got.rstrip("/")
         # A name of a hub becomes the folder that it was loaded into.
@@ -185,6 +189,8 @@ def resolved(name, wanted, settings, release=None):
         if hicache_size.effective_page_size(page, backends) == got:
             return True
         return got in _IMPOSED_PAGES and not (backends and set(backends) <= _ANY_PAGE)
+    if name in ("hicache_mem_layout", "hicache_io_backend") and settings.get("enable_unified_memory"):
+        return got in ("page_first", "kernel")
     if name == "hicache_mem_layout":
         if settings.get("hicache_storage_backend"):
             return str(got).startswith("page_")
@@ -204,7 +210,7 @@ def resolved(name, wanted, settings, release=None):
         if name == "dp_size":
             return same(name, wanted, data)
         # Data parallelism of one copy has nothing to share out.
-        return same(name, wanted, printed.get("dp_attention_enabled")) or (got is False and data == 1)
+        return same(name, wanted, printed.get("dp_attention_enabled")) or data == 1
     return False
 
 

@@ -361,7 +361,8 @@ class Verifier:
             bound=True,
         )
         result, phase = hicache_judge.judge(self.evidence.start, self.ask, around, self.restarts(state))
-        if (phase != "done" or result["verdict"] == "pass") and self.wants_health(result, last):
+        open_yet = phase != "done" or result["verdict"] == "pass" or hicache_judge.only_claims(self.evidence.start)
+        if open_yet and self.wants_health(result, last):
             around = self.with_owner(around, self.params["health_url"])
             if around.owner["ours"] is not False:
                 around = around._replace(health=self.health())

@@ -16,6 +16,7 @@ import re
 from collections import OrderedDict
 
 from .. import argument_check, service_store, unit_changes
+from .._hicache import started
 from .._host.process import process_of
 
 HIDDEN = argument_check.HIDDEN
@@ -113,6 +114,8 @@ def recorded_variables(unit, environment):
     """The variables that a recorded unit and its environment file give to the process, a dict of texts."""
     found = {}
     for value in unit_changes.parse_unit(unit).get(("Service", "Environment")) or []:
+        if not value:
+            found = {}
         for word in unit_changes.words_of(value):
             name, _equals, text = word.partition("=")
             if not _SPECIFIER.search(text):
@@ -120,7 +123,8 @@ def recorded_variables(unit, environment):
     for name, raw in unit_changes.parse_environment(environment).items():
         words = unit_changes.words_of(raw)
         found[name] = words[0] if len(words) == 1 else raw
-    return found
+    unset = _names(unit, "UnsetEnvironment")
+    return {name: text for name, text in found.items() if name not in unset}
 
 
 def options_of(words):
@@ -161,8 +165,17 @@ def argument_differences(recorded, found):
     return differences
 
 
-def variable_differences(recorded, found):
-    """Differences between the recorded variables and those of the running process; values are never shown."""
+def _names(unit, directive):
+    """The names that a directive of a unit lists, such as PassEnvironment."""
+    values = unit_changes.parse_unit(unit).get(("Service", directive)) or []
+    return {word.partition("=")[0] for value in values for word in unit_changes.words_of(value)}
+
+
+def variable_differences(recorded, found, passed=()):
+    """Differences between the recorded variables and those of the running process; values are never shown.
+
+    ``passed``: names that the unit takes from systemd's own environment.
+    """
     differences = []
     for name in sorted(recorded):
         if found.get(name) != recorded[name]:
@@ -171,7 +184,7 @@ def variable_differences(recorded, found):
                 _difference("in the environment of the running process", name, HIDDEN, shown, _PUT_RIGHT)
             )
     for name in sorted(found):
-        if name not in recorded and name.startswith(ENGINE_VARIABLES):
+        if name not in recorded and name not in passed and name.startswith(ENGINE_VARIABLES):
             differences.append(_difference("in the environment of the running process", name, None, HIDDEN, _PUT_RIGHT))
     return differences
 
@@ -186,7 +199,9 @@ def process_differences(texts, process):
     if process["arguments"]:
         found += argument_differences(recorded_words(texts[0]), process["arguments"])
     if process["variables"] is not None and not is_rewritten(process["arguments"] or []):
-        found += variable_differences(recorded_variables(*texts), process["variables"])
+        found += variable_differences(
+            recorded_variables(*texts), process["variables"], _names(texts[0], "PassEnvironment")
+        )
     return found
 
 
@@ -202,7 +217,8 @@ def host_differences(store, shown, one):
         texts = store.texts(active)
         found += file_differences(texts, store.active_texts())
         paths = (shown.get("DropInPaths") or "").split()
-        own = [path for path in paths if os.path.basename(os.path.dirname(path)) == f"{store.unit}.d"]
+        # What is for all services of a host is not the unit's own; a folder for its prefix (sglang-.service.d) is.
+        own = [path for path in paths if os.path.basename(os.path.dirname(path)) != "service.d"]
         found += drop_in_differences(texts[0], [(path, service_store.read(path) or "") for path in own])
     if store.has(one):
         found += process_differences(store.texts(one), process_of(shown.get("MainPID")))
@@ -222,28 +238,32 @@ _ALIASES = {
 }
 
 
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?P<fraction>\.[0-9]{1,15})?\Z")
+
+
 def _typed(words):
+    """The value of an option of one value; of an option that is given twice the last one counts, as in the engine."""
     if not words:
         return True
-    text = words[0] if len(words) == 1 else " ".join(words)
-    if len(text) <= 20:
-        for kind in (int, float):
-            try:
-                return kind(text)
-            except ValueError:
-                continue
-    return text
+    found = _NUMBER.match(words[-1])
+    if not found:
+        return words[-1]
+    return float(words[-1]) if found.group("fraction") else int(words[-1])
 
 
 def expected_settings(words):
     """What the ``server_args`` of a start with this command line have to show, by their own names.
 
-    Switches are true where they are given. The absence of a switch is told for the hierarchical cache and for DP
-    attention, whose presence changes what a start allocates.
+    Only those whose difference is another deployment. Switches are true where they are given. The absence of a switch
+    is told for the hierarchical cache and for DP attention, whose presence changes what a start allocates.
     """
     found = {"enable_hierarchical_cache": False, "enable_dp_attention": False}
     for option, values in options_of(words).items():
-        if option and not argument_check.is_secret_name(option):
-            name = option.lstrip("-").replace("-", "_")
-            found[_ALIASES.get(name, name)] = _typed(values)
+        name = option.lstrip("-").replace("-", "_")
+        name = _ALIASES.get(name, name)
+        if name in ("attn_dp_size", "attention_data_parallel_size"):
+            # The width of DP attention, which needs no switch beside it.
+            found.pop("enable_dp_attention", None)
+        elif name in started.CERTAIN:
+            found[name] = _typed(values)
     return found

@@ -12,6 +12,7 @@ Standard library only but for the HTTP client, Python 3.9 and newer.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from types import SimpleNamespace
@@ -153,8 +154,11 @@ class Verification:
         return [each for each in drift.host_differences(self.store, again, later) if each in found]
 
     def journal(self, settings, expected, timeout):
-        options = journal_options(settings, expected, timeout, self.options["poll_interval"])
-        problem = hicache.check_parameters(options)
+        try:
+            options = journal_options(settings, expected, timeout, self.options["poll_interval"])
+            problem = hicache.check_parameters(options)
+        except (TypeError, ValueError, OverflowError) as error:
+            problem = f"The record of its configuration holds a value of the wrong type: {error}. Deploy it again."
         if problem:
             self.module.fail_json(msg=f"The settings that {self.unit} is judged by are wrong. {problem}")
         asking = SimpleNamespace(
@@ -203,8 +207,9 @@ class Verification:
         url = settings["url"]
         model = settings.get("served_model_name")
         if not model:
-            models = (self.answer(f"{url}/v1/models")["json"] or {}).get("data") or [{}]
-            model = models[0].get("id") or ""
+            found = self.answer(f"{url}/v1/models")["json"]
+            models = found.get("data") if isinstance(found, dict) else None
+            model = models[0].get("id", "") if models and isinstance(models[0], dict) else ""
         chat = {"model": model, "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 16}
         # Unique to this start, so that the first of both requests cannot find it in the cache.
         words = " ".join(str(number) for number in range(self.options["prefix_words"]))
@@ -272,7 +277,7 @@ class Verification:
                 "release": settings.get("release") or "",
                 "hicache_enabled": is_true(settings.get("hicache_enabled", True)),
                 "speculative_enabled": is_true(settings.get("speculative_enabled", False)),
-                "accept_length_above": float(settings.get("accept_length_above") or 1.0),
+                "accept_length_above": self.accept_length_above(settings),
                 "device_settings": settings.get("device_settings"),
                 "configuration": one if recorded else None,
                 "recorded": recorded,
@@ -286,6 +291,20 @@ class Verification:
         result["changed"] = self.write_down(result, one, recorded) if self.options["written_down"] else False
         result["journal_tail"] = self.tail() if result["verdict"] == "fail" else []
         return result
+
+    def accept_length_above(self, settings):
+        """The bound of the record; 1 where it has none."""
+        value = settings.get("accept_length_above")
+        try:
+            number = 1.0 if value is None else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not 1 <= number < 1000:
+            self.module.fail_json(
+                msg=f"accept_length_above is {value}: the accept length of a service that speculates has to lie above "
+                "1 at least. Set verify_accept_length_above to 1 or more, or to null, and deploy again."
+            )
+        return number
 
     def nothing(self, code, message, without_record=False):
         """The result where there is nothing to judge."""

@@ -306,6 +306,67 @@ def test_two_servers_pass_together_and_fail_each_for_itself(data):
     assert found["gb"] == [44.77]
 
 
+# -- words of a client in the engine's own log -----------------------------------------------------------------------
+
+# SGLang logs what a refused request held as it came: each line of it is a record of the service's own process.
+REFUSED = f"[{T}] [http_server] Error: LoRA adapter 'x"
+CLIENT_LINES = {
+    "pools": [f"[{T} TP0] {ALLOC}", f"[{T} TP1] {ALLOC}"],
+    "start": [ARGS, f"[{T} TP0] max_total_num_tokens=159270, x", f"[{T} TP0] {ALLOC}", f"[{T} TP1] {ALLOC}", READY],
+    "other arguments": [ARGS.replace("4.0", "2.0")],
+    "beginning": [f"[{T} TP0] Load weight begin. avail mem=90.00 GB"],
+    "tokens": [f"[{T} TP0] max_total_num_tokens=1, x"],
+    "cut": [f"[{T} TP0] Allocating 44.77 GB"],
+}
+UP = f"[{T}] INFO:     Application startup complete."
+
+
+@pytest.mark.parametrize("lines", CLIENT_LINES)
+@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize("pid", ["100", "101"], ids=["main process", "another process"])
+def test_what_a_client_wrote_into_the_log_changes_no_verdict(name, lines, pid):
+    # The server takes requests from its web server's own line on.
+    own = list(STARTS[name])
+    own.insert(own.index(READY) if READY in own else len(own), UP)
+    before = as_entries(own)
+    forged = [journal_entry(line, pid) for line in [REFUSED, *CLIENT_LINES[lines], "' was requested."]]
+    first, second = (judged(as_json(entries), UNIT, A) for entries in (before, before + forged))
+    if lines == "start":
+        # Whether the server is ready is for its health to tell, and not for a line alone.
+        assert [second[key] for key in ("gb", "missing", "allocation")] == [
+            first[key] for key in ("gb", "missing", "allocation")
+        ]
+        assert second["verdict"] == first["verdict"] or name == "not ready"
+    else:
+        assert second == first
+
+
+@pytest.mark.parametrize(
+    ("unit", "health", "verdict"),
+    [
+        ({"ActiveState": "active"}, {"ok": True, "message": "200"}, "pass"),
+        ({"ActiveState": "active"}, {"ok": False, "message": "503"}, "fail"),
+        ({"ActiveState": "active"}, {"ok": None, "message": "no answer"}, "fail"),
+        ({"ActiveState": "failed"}, {"ok": True, "message": "200"}, "fail"),
+        (None, None, "fail"),
+    ],
+)
+@pytest.mark.parametrize("words", ["Rank 0 scheduler died", "SIGTERM received. signum=15"])
+def test_a_death_that_a_client_wrote_needs_a_witness(unit, health, verdict, words):
+    entries = [*as_entries(HEALTHY), journal_entry(REFUSED, "100"), journal_entry(words, "100")]
+    evidence = hicache_evidence.read_log(io.BytesIO(as_json(entries).encode()), UNIT, A)
+    around = hicache_judge.Around(unit=unit, invocation=A, health=health)
+    result, _phase = hicache_judge.judge(evidence.start, hicache_judge.Ask(**ASK), around)
+    assert result["verdict"] == verdict
+    codes = [reason["code"] for reason in result["reasons"]]
+    assert ("said_and_serving" in codes) is (verdict == "pass")
+    # One that the service wrote before it was ready is none of a client's.
+    early = [*as_entries([*HEALTHY[:-1], words, READY])]
+    evidence = hicache_evidence.read_log(io.BytesIO(as_json(early).encode()), UNIT, A)
+    result, _phase = hicache_judge.judge(evidence.start, hicache_judge.Ask(**ASK), around)
+    assert result["verdict"] == "fail"
+
+
 # -- cuts -----------------------------------------------------------------------------------------------------------
 
 RANK = {"fail": 0, "inconclusive": 0, "pass": 1}

@@ -174,6 +174,19 @@ def test_the_variables_of_the_running_process(change, names):
     assert "planted" not in json.dumps(differences)
 
 
+def test_what_the_unit_passes_on_clears_or_takes_away():
+    unit = UNIT + "PassEnvironment=SGLANG_X\nUnsetEnvironment=NCCL_DEBUG\n"
+    found = {name: value for name, value in VARIABLES.items() if name != "NCCL_DEBUG"}
+    process = {"arguments": WORDS, "variables": {**found, "SGLANG_X": "1"}}
+    assert drift.process_differences((unit, ENVIRONMENT), process) == []
+    assert drift.process_differences((UNIT, ENVIRONMENT), process) != []
+    # An empty assignment clears the ones before it, for systemd and here.
+    cleared = UNIT.replace("Environment=HOME=%h", "Environment=")
+    assert "PATH" not in drift.recorded_variables(cleared, ENVIRONMENT)
+    told_by_file = drift.file_differences((UNIT, ENVIRONMENT), (cleared, ENVIRONMENT))
+    assert {"Environment PATH", "Environment NOTE"} <= {each["setting"] for each in told_by_file}
+
+
 def test_a_real_process_is_read_and_one_that_is_gone_is_not_judged():
     argv = [sys.executable, "-c", "import sys; print(1, flush=True); sys.stdin.read()", "--tp-size", "8"]
     child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"SGLANG_X": "1"})
@@ -195,7 +208,7 @@ def test_a_real_process_is_read_and_one_that_is_gone_is_not_judged():
         pytest.param(
             WORDS,
             {
-                "model_path": "/srv/models/Kimi-K2.5", "tp_size": 8, "hicache_ratio": 4.0, "chat_template": "50% $HOME",
+                "model_path": "/srv/models/Kimi-K2.5", "tp_size": 8, "hicache_ratio": 4.0,
                 "enable_hierarchical_cache": True, "enable_dp_attention": False,
             },
             id="usual",
@@ -209,6 +222,19 @@ def test_a_real_process_is_read_and_one_that_is_gone_is_not_judged():
             ["--api-key", "planted-4711"],
             {"enable_hierarchical_cache": False, "enable_dp_attention": False},
             id="keys-left-out",
+        ),
+        pytest.param(
+            ["--tp-size", "4", "--tp-size", "8", "--served-model-name", "infinity", "--revision", "1234567e890"],
+            {
+                "tp_size": 8, "served_model_name": "infinity", "revision": "1234567e890",
+                "enable_hierarchical_cache": False, "enable_dp_attention": False,
+            },
+            id="last-one-counts-and-words-are-no-numbers",
+        ),
+        pytest.param(
+            ["--attn-dp-size", "8", "--json-model-override-args", "x" * 5000, "--tool-call-parser", "glm45"],
+            {"enable_hierarchical_cache": False},
+            id="what-an-engine-rewrites-is-not-asked-for",
         ),
     ],
 )  # fmt: skip
@@ -232,8 +258,9 @@ def test_a_host_that_is_as_recorded(store):
     assert drift.host_differences(store, {}, "a-11111111") == []
 
 
-def test_only_the_unit_s_own_drop_ins_count(store, tmp_path):
-    own, all_services = tmp_path / "sglang-kimi.service.d", tmp_path / "service.d"
+@pytest.mark.parametrize("name", ["sglang-kimi.service.d", "sglang-.service.d"])
+def test_only_drop_ins_that_are_meant_for_the_unit_count(store, tmp_path, name):
+    own, all_services = tmp_path / name, tmp_path / "service.d"
     for folder in (own, all_services):
         folder.mkdir()
         (folder / "x.conf").write_text("[Service]\nUser=root\n")

@@ -149,3 +149,19 @@ def test_the_line_of_the_documents_is_one_that_is_printed(document):
     line = _judge({"seconds_to_ready": 611.0}, **ash)["summary"]
     text = (Path(__file__).resolve().parents[4] / document).read_text()
     assert [shown for shown in text.splitlines() if ": PASS - " in shown] == [line]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "code"),
+    [
+        ({"chat": {"status": 200, "json": {"choices": [{}], "usage": [1]}}}, "chat_empty"),
+        ({"chat": {"status": 200, "json": {"choices": "x", "usage": {"completion_tokens": 3}}}}, "chat_empty"),
+        ({"chat": {"status": 200, "json": {"choices": [{}], "usage": {"completion_tokens": "3"}}}}, "chat_empty"),
+        ({"prefix": [{"status": 200, "json": {"meta_info": "x"}}] * 2}, "prefix_not_cached"),
+        ({"prefix": _prefix(spec_accept_length="fast")}, "accept_length_unknown"),
+        ({"prefix": _prefix(spec_accept_length=float("nan"))}, "accept_length"),
+    ],
+)
+def test_an_answer_of_another_shape_is_no_good_answer(kwargs, code):
+    result = _judge(**kwargs)
+    assert result["verdict"] == "fail" and code in [reason["code"] for reason in result["reasons"]]

@@ -429,6 +429,8 @@ def test_check_mode_writes_nothing_and_does_not_miss_a_blank_host(host):
         ({"timeout": -1}, "timeout is -1"),
         ({"request_timeout": 0}, "request_timeout is 0"),
         ({"prefix_words": 0}, "prefix_words is 0"),
+        ({"prefix_words": 10**10}, "prefix_words is 10000000000"),
+        ({"request_timeout": 10**12}, "request_timeout is 1000000000000"),
     ],
 )
 def test_impossible_values_are_refused_by_name(host, options, words):
@@ -437,12 +439,23 @@ def test_impossible_values_are_refused_by_name(host, options, words):
     assert ended.value.failed and ended.value.answer["msg"].startswith(words)
 
 
-def test_a_record_that_nobody_can_judge_by_is_refused_by_name(host):
-    host.deploy(ratio=-1.0)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ratio": -1.0}, "ratio is -1.0"),
+        ({"ratio": "abc"}, "abc"),
+        ({"expected_gb": "44.77 GB"}, "44.77 GB"),
+        ({"bytes_per_token": "70272.5"}, "70272.5"),
+        ({"accept_length_above": float("nan")}, "accept_length_above is nan"),
+        ({"accept_length_above": -1}, "accept_length_above is -1"),
+    ],
+)
+def test_a_record_that_nobody_can_judge_by_is_refused_by_name(host, change, words):
+    host.deploy(**change)
     with patch_module_args({"name": NAME, "config_dir": str(host.config_dir)}), pytest.raises(Ended) as ended:
         (host.folder / "show").write_text("".join(f"{key}={value}\n" for key, value in host.shown.items()))
         service_verify.main()
-    assert ended.value.failed and "ratio is -1.0" in ended.value.answer["msg"]
+    assert ended.value.failed and words in ended.value.answer["msg"]
 
 
 def test_the_documentation_tells_options_and_results(host):
