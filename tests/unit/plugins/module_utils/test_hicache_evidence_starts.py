@@ -56,3 +56,29 @@ def test_where_a_start_without_arguments_begins(lines, found):
 )
 def test_words_about_host_memory_that_nobody_knows_are_kept(text, unknown):
     assert start_of(f"[{T} TP0] {text}").unknown_lines == ([text] if unknown else [])
+
+
+@pytest.mark.parametrize(("between", "failed"), [([], True), ([f"[{T}] Load weight begin."], False)])
+def test_a_traceback_ends_with_the_next_message(between, failed):
+    trace = [
+        "Traceback (most recent call last):",
+        '  File "/opt/venv/lib/python3.11/site-packages/sglang/launch_server.py", line 6, in <module>',
+        "    from sglang.srt import x",
+    ]
+    # What is raised ends it too: the words after it are no second end.
+    start = start_of(*trace, *between, "ImportError: no module", "ValueError: of something else")
+    assert [death.code for death in start.deaths if death.code == "launch_failed"] == ["launch_failed"] * failed
+
+
+@pytest.mark.parametrize("line", ["max_total_num_tokens={}, x", "KV Cache is allocated. #tokens: {}, KV size: 1.00 GB"])
+def test_figures_of_a_container_are_those_of_its_newest_start(line):
+    def one(origin, tokens):
+        return [
+            f"{origin}  | [{T}] server_args=ServerArgs(model_path='/m', tp_size=1)",
+            f"{origin}  | [{T} TP0] {line.format(tokens)}",
+            f"{origin}  | [{T} TP0] {ALLOC}",
+        ]
+
+    start = start_of(*one("a-1", 1000), *one("b-1", 3000), *one("a-1", 2000))
+    figures = {**start.device, **start.pools}
+    assert {origin: tokens for (origin, _tags), tokens in figures.items()} == {"a-1": 2000, "b-1": 3000}
