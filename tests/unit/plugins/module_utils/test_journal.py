@@ -438,3 +438,19 @@ def test_what_the_collectors_say_belongs_to_no_start_of_their_own():
         record = journal.journal_record({"MESSAGE": "x", "_SYSTEMD_INVOCATION_ID": A, **fields})
         assert record.invocation is None
         assert record.unit in ("x.service", None)
+
+
+@pytest.mark.parametrize(("dropped", "count"), [("0", None), ("-1", None), ("1", 1), ("7", 7)])
+def test_how_many_messages_journald_dropped(dropped, count):
+    data = {
+        "MESSAGE": "x", "N_DROPPED": dropped, "_TRANSPORT": "driver", "_SYSTEMD_UNIT": "systemd-journald.service",
+        "_UID": "0", "_PID": "5",
+    }  # fmt: skip
+    assert journal.journal_record(data).count == count
+
+
+def test_a_line_that_a_container_engine_never_ended_is_read_whole():
+    reader = journal.TextReader()
+    lines = [b"2026-03-01T23:45:06.1Z stderr P one ", b"2026-03-01T23:45:06.2Z stderr P two "]
+    records = [record for line in lines for record in reader.feed(line)] + list(reader.close())
+    assert [record.text for record in records if record.text] == ["one two "]

@@ -379,6 +379,34 @@ def test_a_deployment_without_requests_is_proved_without_them(host):
     assert [path for path, _body in host.asked] == ["/health_generate"]
 
 
+def test_how_long_and_how_often_the_journal_is_read(host):
+    options = verification.journal_options(host.settings(), {"tp_size": 2}, 77, 0.5)
+    assert (options["timeout"], options["poll_interval"]) == (77, 0.5)
+    assert set(options) == set(verifier.ARGUMENT_SPEC)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, {"ranks": 2, "rank_set": None, "ratio": 4.0, "hicache_size": None, "readiness": "auto"}),
+        ({"hicache_size": 10}, {"ratio": None, "hicache_size": 10.0}),
+        ({"hicache_enabled": False}, {"ranks": 0, "ratio": None, "hicache_size": None}),
+        ({"hicache_enabled": "false"}, {"ranks": 0}),
+        ({"rank_set": ["8-15"]}, {"ranks": None, "rank_set": ["8-15"]}),
+        ({"node_rank": 1, "metrics_enabled": True}, {"readiness": "none", "metrics_url": None}),
+        ({"speculative_enabled": False, "draft_bytes_per_token": 1}, {"draft_bytes_per_token": None}),
+        ({"draft_model_path": "/d"}, {"draft_model_path": "/d"}),
+        ({"draft_model_path": "/d", "stages": 2}, {"draft_model_path": None}),
+        ({"draft_model_path": "/d", "speculative_enabled": False}, {"draft_model_path": None}),
+        ({"tolerance_gb": None}, {"tolerance_gb": 0.01}),
+        ({"tolerance_gb": 0.5, "page_size": "64"}, {"tolerance_gb": 0.5, "page_size": 64}),
+    ],
+)
+def test_what_a_record_asks_the_journal_for(host, change, expected):
+    options = verification.journal_options(host.settings(**change), {"tp_size": 2}, 0, 5)
+    assert {name: options[name] for name in expected} == expected
+
+
 def test_a_later_node_is_asked_nothing(host):
     host.deploy(node_rank=1)
     host.lines(ready=False)
