@@ -351,3 +351,97 @@ def test_any_value_gives_a_figure_or_a_reason(name, value, base, draft):
         return
     assert 0 < found.layers * found.layer_bytes < 10**18
     assert kv_geometry.pool_kinds({**base, name: value}) == ("full",)
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "each"),
+    [
+        (5, 2, [2, 3]),
+        (4, 2, [2, 2]),
+        (61, 4, [15, 15, 15, 16]),
+        (62, 4, [15, 15, 16, 16]),
+        (3, 3, [1, 1, 1]),
+        (7, 1, [7]),
+    ],
+)
+def test_layers_of_pipeline_stages(layers, stages, each):
+    assert [kv_geometry.stage_layers(layers, stages, number) for number in range(stages)] == each
+    assert kv_geometry.stage_layers(layers) == layers
+    with pytest.raises(GeometryError, match=f"{layers} layers"):
+        kv_geometry.stage_layers(layers, layers + 1)
+
+
+@pytest.mark.parametrize("name", kv_geometry.DRAFT_LAYERS)
+def test_draft_layers_that_a_model_carries(name):
+    assert kv_geometry.draft_layers({name: 2}) == 2
+    assert kv_geometry.draft_layers({name: 1}) == 1
+    assert kv_geometry.draft_layers({"text_config": {name: 3}, name: 2}) == 3
+    assert kv_geometry.draft_layers({name: 10**7}) == 10**7
+    for value in (0, -1, True, 1.0, "1", None, 10**7 + 1):
+        assert kv_geometry.draft_layers({name: value}) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "has"),
+    [
+        (None, False),
+        ({}, False),
+        ({"index_topk": 2048}, True),
+        ({"index_head_dim": 128}, True),
+        ({"index_topk": 0}, False),
+        ({"text_config": {"index_topk": 2048}}, True),
+    ],
+)
+def test_which_models_have_an_indexer(config, has):
+    assert kv_geometry.has_indexer(config) is has
+
+
+@pytest.mark.parametrize("name", sorted(kv_geometry.ITEM_SIZES))
+def test_bytes_of_each_type(name):
+    bits = 32 if "32" in name else 8 if "8" in name else 16
+    assert kv_geometry.item_size({}, name) == kv_geometry.item_size({}, f"torch.{name}") == bits // 8
+    assert kv_geometry.item_size({}, f" {name} ") == bits // 8
+
+
+def test_other_names_of_the_figures():
+    gpt = {"architectures": ["LlamaForCausalLM"], "n_layer": 2, "n_head": 4, "n_embd": 512}
+    assert bytes_per_token(gpt) == 2 * 2 * 4 * 128 * 2
+    assert bytes_per_token({**gpt, "head_dim": 64}) == 2 * 2 * 4 * 64 * 2
+    assert bytes_per_token({**gpt, "v_head_dim": 128}) == bytes_per_token(gpt)
+    assert bytes_per_token({**gpt, "n_layer": 10**7}) == 10**7 * 2 * 4 * 128 * 2
+    for name in ("n_layer", "n_head", "n_embd"):
+        with pytest.raises(GeometryError, match=f"LlamaForCausalLM has no positive .* or {name}"):
+            bytes_per_token({key: value for key, value in gpt.items() if key != name})
+        for value in (0, True, 10**7 + 1, "4"):
+            with pytest.raises(GeometryError, match=f"has a {name} that is no positive number"):
+                bytes_per_token({**gpt, name: value})
+
+
+@pytest.mark.parametrize("kinds", [[1, 1], [0, 1], [2]])
+def test_a_list_of_attention_types_has_1_for_full_attention(kinds):
+    assert kv_geometry.other_caches({"attn_type_list": kinds}) == ([] if kinds == [1, 1] else ["attn_type_list"])
+    assert kv_geometry.pool_kinds({"architectures": ["MiniMaxM2ForCausalLM"], "attn_type_list": kinds}) == (
+        ("full",) if kinds == [1, 1] else ("full", "mamba")
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "kinds"),
+    [
+        ({"architectures": ["X"], "hybrid_layer_pattern": [0, 1]}, ("full", "swa")),
+        ({"architectures": ["X"], "is_hybrid_swa": True}, ("full", "swa")),
+        ({"architectures": ["X"], "text_config": {"layer_types": ["sliding_attention"]}}, ("full", "swa")),
+        (
+            {
+                "architectures": ["LlamaForCausalLM"],
+                "layer_types": ["full_attention", "sliding_attention"],
+                "use_sliding_window": False,
+            },
+            ("full",),
+        ),
+        ({"architectures": ["X"], "num_kv_shared_layers": 4}, None),
+        *(({"architectures": ["X"], name: 4}, ("full", "mamba")) for name in kv_geometry._STATES),
+    ],
+)
+def test_more_kinds_of_pools(config, kinds):
+    assert kv_geometry.pool_kinds(config) == kinds
