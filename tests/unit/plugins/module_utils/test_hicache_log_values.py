@@ -59,3 +59,9 @@ def test_the_first_message_of_the_outer_object_counts():
     text = json.dumps({"log": "outer", "fields": {"MESSAGE": "inner"}})
     assert hicache_log.json_message(text)[0] == "outer"
     assert hicache_log.json_message(json.dumps({"fields": {"message": "inner", "log": "x"}}))[0] == "inner"
+
+
+@pytest.mark.parametrize(("end", "seen"), [(3999, True), (4000, True), (4001, False)])
+def test_a_request_is_looked_for_in_the_first_4000_characters(end, seen):
+    quoted = "Receive: obj="
+    assert hicache_log.is_dump("x" * (end - len(quoted)) + quoted) is seen

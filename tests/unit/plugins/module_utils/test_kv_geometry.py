@@ -445,3 +445,12 @@ def test_a_list_of_attention_types_has_1_for_full_attention(kinds):
 )
 def test_more_kinds_of_pools(config, kinds):
     assert kv_geometry.pool_kinds(config) == kinds
+
+
+@pytest.mark.parametrize("value", [None, False, 0, "", [], {}])
+def test_a_cache_of_another_kind_that_is_turned_off_is_none(value):
+    config = {
+        "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "hidden_size": 512, "index_topk": value,
+    }  # fmt: skip
+    assert kv_geometry.bytes_per_token(config) == 2 * 4 * 128 * 2 * 2
