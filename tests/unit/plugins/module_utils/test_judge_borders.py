@@ -628,3 +628,154 @@ def test_the_reasons_of_the_verdict_explain_it():
     reasons.insert(0, {"verdict": "note", "message": "note."})
     told = hicache_judge.explain({**RESULT, "verdict": "fail", "reasons": reasons}, "x.service")
     assert told.startswith("x.service: fail: 8 of 8 ranks") and told.endswith(". 0. 1. 2. 3. 4. 5.")
+
+
+@pytest.mark.parametrize(
+    ("readiness", "ready", "shown"),
+    [("none", None, False), ("none", 5, True), ("auto", 5, True), ("auto", None, False), ("line", 5, True)],
+)
+def test_a_result_is_ready_where_something_says_so(readiness, ready, shown):
+    result, _phase = hicache_judge.judge(start_of(ready=ready), Ask(ranks=0, readiness=readiness))
+    assert result["ready"] is shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "health", "words"),
+    [
+        ({"node_rank": 1}, None, "; only node 0 prints it, so set readiness to none on the other nodes."),
+        ({"node_rank": 1}, FINE, None),
+        ({"node_rank": 0}, FINE, ", although the health address answers: another server may hold the port."),
+        ({}, ILL, "says that the server is ready."),
+    ],
+)
+def test_why_a_start_is_not_ready(settings, health, words):
+    reasons = Reasons()
+    around = Around(health=health)
+    hicache_judge._readiness(start_of(settings=settings), Ask(readiness="auto"), around, reasons, "pass", False)
+    told = [item["message"] for item in reasons.items if item["code"] == "not_ready"]
+    assert [message.endswith(words) for message in told] == ([True] if words else [])
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [("x" * 199, "x" * 199), ("x" * 200, "x" * 200), (None, "nothing"), ("x" * 201, "x" * 197 + "...")],
+)
+def test_a_deadline_tells_the_last_progress(progress, shown):
+    start = start_of(progress=progress, allocations=[alloc(tp(0))])
+    result, _phase = hicache_judge.judge(start, Ask(ranks=2), Around(deadline=12.5))
+    (told,) = [item for item in result["reasons"] if item["code"] == "deadline"]
+    assert told["verdict"] == result["verdict"] != "pass"
+    assert f"not complete after 12.5 s; last progress seen: {shown}. Raise" in told["message"]
+    assert result["progress"] == (shown if progress else None)
+    result, _phase = hicache_judge.judge(start, Ask(ranks=2), Around())
+    assert "deadline" not in [item["code"] for item in result["reasons"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "allocation", "code"),
+    [
+        # One rank of two.
+        ({}, "fail", "rank_missing"),
+        ({"losses": True}, "inconclusive", "evidence_lost"),
+        ({"unclear": [tp(1)]}, "inconclusive", "unclear_line"),
+        ({"begun": False, "ready": 5}, "inconclusive", "start_rotated_away"),
+        ({"begun": False}, "fail", "rank_missing"),
+        ({"settings": {"log_level": "error"}}, "inconclusive", "log_level"),
+        ({"cuts": [tp(1)]}, "fail", "line_cut"),
+    ],
+)
+def test_a_rank_that_is_missing(fields, allocation, code):
+    start = start_of(
+        allocations=[alloc(tp(0))],
+        settings=fields.get("settings"),
+        begun=fields.get("begun", True),
+        ready=fields.get("ready"),
+        unclear=fields.get("unclear", []),
+    )
+    if "losses" in fields:
+        start.lose("blob", "messages are shown as blob data")
+    for tags in fields.get("cuts", ()):
+        start.of(None).cuts.append((tags, "x", 1))
+    result, _phase = hicache_judge.judge(start, Ask(ranks=2))
+    found = {item["code"]: item["verdict"] for item in result["reasons"]}
+    assert result["allocation_verdict"] == result["verdict"] == allocation
+    assert found[code] == allocation
+    assert result["ranks_missing"] == ["TP1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "ready", "marks", "code", "verdict"),
+    [
+        ({"enable_hierarchical_cache": True}, 5, {"weights"}, "rank_missing", "fail"),
+        ({}, 5, {"weights"}, "hicache_off", "fail"),
+        ({}, None, {"weights", "serving"}, "hicache_off", "fail"),
+        ({}, None, {"weights"}, "no_allocation_line", "inconclusive"),
+        ({}, 5, {"request"}, "no_allocation_line", "inconclusive"),
+    ],
+)
+def test_a_start_without_any_rank(settings, ready, marks, code, verdict):
+    start = start_of(settings=settings, ready=ready)
+    start.of(None).marks = marks
+    result, _phase = hicache_judge.judge(start, Ask(ranks=2))
+    assert result["verdict"] == verdict
+    assert code in [item["code"] for item in result["reasons"] if item["verdict"] == verdict]
+
+
+def test_other_pools_alone_are_no_rank():
+    start = start_of(allocations=[alloc(tp(0), role="side", pool="indexer")])
+    result, _phase = hicache_judge.judge(start, Ask(ranks=1))
+    assert result["verdict"] == "inconclusive"
+    assert "1 other pools" in next(item["message"] for item in result["reasons"] if item["code"] == "main_pool_missing")
+
+
+@pytest.mark.parametrize(
+    ("around", "code"),
+    [
+        (Around(bound=True), "journal_empty"),
+        (Around(bound=False), None),
+    ],
+)
+def test_a_journal_without_a_message(around, code):
+    result, _phase = hicache_judge.judge(start_of(), Ask(ranks=1), around)
+    found = [item["code"] for item in result["reasons"]]
+    assert result["verdict"] == "inconclusive" and ("journal_empty" in found) is bool(code)
+
+
+def test_kills_for_memory_end_a_start():
+    start = start_of(allocations=[alloc(tp(0))])
+    result, phase = hicache_judge.judge(start, Ask(ranks=1), Around(oom_kills=2))
+    assert (result["verdict"], phase) == ("fail", "done")
+    assert "killed 2 process(es)" in result["reasons"][0]["message"]
+    result, _phase = hicache_judge.judge(start, Ask(ranks=2), Around(oom_kills=1))
+    assert "allocation_failed" in [item["code"] for item in result["reasons"]]
+    assert hicache_judge.judge(start, Ask(ranks=1, readiness="none"), Around(oom_kills=0))[0]["verdict"] == "pass"
+
+
+def test_restarts_are_told():
+    start = start_of(allocations=[alloc(tp(0))], ready=5)
+    for count in (0, 1, 3):
+        result, _phase = hicache_judge.judge(start, Ask(ranks=1), None, count)
+        told = [item["message"] for item in result["reasons"] if item["code"] == "restarts"]
+        assert result["verdict"] == "pass"
+        assert [f"the unit {count} times" in message for message in told] == ([True] if count else [])
+
+
+def test_the_result_lists_pools_by_size():
+    allocations = [
+        alloc(tp(0), 44.77, 10, "main", "kv"),
+        alloc(tp(0), 0.73, 10, "draft", "draft"),
+        alloc(tp(0), 2.0, 10, "side", "swa"),
+        alloc(tp(0), 1.5, 10, "side", "draft_swa"),
+        alloc(tp(1), 44.78, 10, "main", "kv"),
+    ]
+    result, _phase = hicache_judge.judge(start_of(allocations=allocations), Ask(ranks=2))
+    assert result["per_rank_gb"] == [44.78, 44.77, 2.0, 0.73, 1.5]
+    assert result["total_gb"] == 93.78
+    assert [(one["rank"], one["pool"], one["gb"]) for one in result["ranks"]] == [
+        ("TP0", "kv", 44.77),
+        ("TP0", "draft", 0.73),
+        ("TP0", "swa", 2.0),
+        ("TP0", "draft_swa", 1.5),
+        ("TP1", "kv", 44.78),
+    ]
+    assert (result["ranks_seen"], result["ranks_expected"], result["ranks_missing"]) == (2, 2, [])
