@@ -626,3 +626,41 @@ def test_a_counter_of_restarts_is_the_highest_that_systemd_named():
     evidence = fed(*(rec(words.format(count), writer="systemd", form="short") for count in (3, 2)))
     assert evidence.restarts == 3
     assert fed(rec(words.format(3), writer="systemd", form="short"), unit="other.service").restarts == 0
+
+
+def test_lines_that_break_off_are_kept_in_part_and_in_bounded_number():
+    piece = "Allocating kv hierarchical " + "x" * 200
+    evidence = fed(*(rec(line(piece, f" TP{number}")) for number in range(70)))
+    assert len(evidence.start.cuts) == 64
+    assert evidence.start.cuts[0] == ((("TP", 0),), piece[:120])
+    # What joins it takes it back.
+    halves = [f"[{T} TP0] Allocating 44.77 GB host", "memory for hierarchical KV cache."]
+    evidence = fed(*(rec(text, form="plain", cont="bare") for text in halves))
+    assert evidence.start.cuts == []
+
+
+def test_what_is_unclear_is_kept_in_bounded_number():
+    evidence = fed(*(rec(line(f"words {line(ALLOC, f' TP{number}')}")) for number in range(70)))
+    assert evidence.start.unclear == [(("TP", number),) for number in range(64)]
+    evidence = fed(*(rec(line(f"Reserved host memory {number}")) for number in range(10)))
+    assert len(evidence.start.unknown_lines) <= 8
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "code"),
+    [
+        ("Allocating 44.77 GB host\u2026", {}, "cut_lines"),
+        ("Allocating 44.77 GB host", {"line_break": "input-end", "form": "plain"}, "input_cut"),
+    ],
+)
+def test_a_line_that_somebody_shortened_is_a_loss(event, fields, code):
+    evidence = fed(rec(line(event), **fields))
+    assert list(evidence.start.losses) == [code] and evidence.start.cuts == []
+    assert evidence.start.losses[code]["count"] == 1
+
+
+def test_the_last_exception_is_kept_in_part():
+    evidence = fed(rec("ValueError: " + "x" * 500))
+    assert evidence.start.last_error == ("ValueError: " + "x" * 500)[:400]
+    evidence = fed(rec(f"[{T}] Rank 1 scheduler died " + "x" * 700))
+    assert [len(one.text) for one in evidence.start.deaths] == [600]

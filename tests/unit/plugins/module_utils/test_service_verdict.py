@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_plan
-from ansible_collections.llmfleet.sglang.plugins.module_utils.service_verdict import service_verdict
+from ansible_collections.llmfleet.sglang.plugins.module_utils.service_verdict import (
+    accept_length,
+    chat_reasons,
+    no_verdict,
+    service_verdict,
+)
 
 JOURNAL = {
     "verdict": "pass",
@@ -165,3 +170,132 @@ def test_the_line_of_the_documents_is_one_that_is_printed(document):
 def test_an_answer_of_another_shape_is_no_good_answer(kwargs, code):
     result = _judge(**kwargs)
     assert result["verdict"] == "fail" and code in [reason["code"] for reason in result["reasons"]]
+
+
+def told(*codes):
+    return {"verdict": "fail", "reasons": [{"code": code, "message": f"of {code}"} for code in codes]}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "verdict", "codes"),
+    [
+        ({}, "pass", []),
+        ({"differences": ["one"]}, "fail", ["settings_differ"]),
+        ({"differences": ["one", "two"]}, "fail", ["settings_differ", "settings_differ"]),
+        ({"requests_missing": True}, "inconclusive", ["requests_not_sent"]),
+        ({"asked_before": told()}, "pass", []),
+        ({"asked_before": told("accept_length", "rank_missing")}, "fail", ["accept_length"]),
+        *(
+            ({"asked_before": told(code)}, "fail", [code])
+            for code in ("chat_failed", "chat_empty", "prefix_failed", "prefix_not_cached", "accept_length_unknown")
+        ),
+        ({"asked_before": told("rank_missing")}, "pass", []),
+        ({"asked_before": {}}, "pass", []),
+        # What was answered now goes before what is kept.
+        ({"asked_before": told("chat_failed"), "answers": {"chat": CHAT, "prefix": _prefix()}}, "pass", []),
+        ({"asked_before": told(), "requests_missing": True}, "pass", []),
+        ({"answers": {}}, "fail", ["chat_failed", "prefix_failed"]),
+    ],
+)
+def test_what_is_known_beside_the_journal(kwargs, verdict, codes):
+    result = service_verdict(JOURNAL, SETTINGS, **kwargs)
+    assert result["verdict"] == verdict
+    assert [reason["code"] for reason in result["reasons"]] == codes
+    assert result["requests_sent"] is ("answers" in kwargs)
+    count = len(kwargs.get("differences", ()))
+    words = {1: "differs from its record in 1 setting", 2: "differs from its record in 2 settings"}.get(count)
+    assert result["summary"].endswith(f", {words}") if words else "differs" not in result["summary"]
+
+
+def test_reasons_of_the_journal_stand_between_differences_and_answers():
+    reason = {"code": "note", "message": "x"}
+    result = service_verdict({**JOURNAL, "reasons": [reason]}, SETTINGS, {}, ["differs"])
+    assert [one["code"] for one in result["reasons"]] == ["settings_differ", "note", "chat_failed", "prefix_failed"]
+    assert result["reasons"][0]["message"] == "differs" and result["reasons"][1] == reason
+    assert result["reasons"][1] is not reason
+
+
+@pytest.mark.parametrize(("recorded", "configuration"), [(True, "id"), (False, None)])
+def test_a_verdict_tells_what_it_rests_on(recorded, configuration):
+    result = _judge(recorded=recorded, configuration=configuration)
+    assert (result["recorded"], result["configuration"]) == (recorded, configuration)
+    assert result["summary"].endswith(", judged by variables: the host keeps no record") is not recorded
+    assert (result["unit"], result["release"]) == ("sglang-kimi.service", "0.5.23")
+    assert _judge()["recorded"] is True and _judge()["configuration"] is None
+    for name in ("allocation_verdict", "device_tokens", "expected_gb", "invocation_id", "per_rank_gb", "ranks"):
+        assert result[name] == JOURNAL[name]
+    for name in ("ranks_seen", "ready_at", "started_at", "total_gb"):
+        assert result[name] == JOURNAL[name]
+    assert result["seconds_to_ready"] == 312
+
+
+@pytest.mark.parametrize(
+    ("journal", "words"),
+    [
+        ({"ranks": None}, "8 of 8 ranks, ready"),
+        ({"ranks": [{"pool": "full", "gb": 1.0}], "total_gb": None}, "1.00 GB each (predicted 44.77), 0.00 GB in all"),
+        ({"ranks": [{"pool": "swa", "gb": 1.0}]}, "8 of 8 ranks, ready"),
+        ({"ranks_seen": 7}, "7 of 8 ranks"),
+        ({"seconds_to_ready": 0.4}, "ready after 0 s"),
+        ({"seconds_to_ready": None}, "not seen ready"),
+        ({"expected_gb": 0.0}, "(predicted 0.00)"),
+    ],
+)
+def test_the_figures_of_the_line(journal, words):
+    assert words in _judge(journal)["summary"]
+
+
+@pytest.mark.parametrize(
+    ("meta", "length"),
+    [
+        ({}, None),
+        ({"spec_accept_length": "2.5"}, 2.5),
+        ({"spec_accept_length": 0}, 0.0),
+        ({"spec_verify_ct": 0, "completion_tokens": 5}, None),
+        ({"spec_verify_ct": 2, "completion_tokens": 5}, 2.5),
+        ({"spec_verify_ct": 2}, 0.0),
+        ({"spec_verify_ct": "x"}, None),
+        ({"spec_accept_length": 10**400}, None),
+        ({"spec_accept_length": "x"}, None),
+    ],
+)
+def test_the_accept_length_of_an_answer(meta, length):
+    assert accept_length(meta) == length
+
+
+@pytest.mark.parametrize(
+    ("length", "above", "fails"), [(1.0, 1.0, True), (1.01, 1.0, False), (2.0, 2.5, True), (2.6, 2.5, False)]
+)
+def test_the_accept_length_has_to_lie_above_its_bound(length, above, fails):
+    result = _judge(prefix=_prefix(spec_accept_length=length), accept_length_above=above)
+    assert (result["verdict"] == "fail") is fails
+    if fails:
+        assert f"is {length:.2f}; above {above:.2f} was expected" in result["reasons"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("chat", "words"),
+    [
+        ({"status": 500, "msg": "x" * 300}, "HTTP status 500: " + "x" * 200 + "."),
+        ({"status": 500, "content": "words"}, "HTTP status 500: words."),
+        ({}, "HTTP status -1: ."),
+        ({"status": 200, "json": {}}, "0 choices and 0 tokens"),
+        ({"status": 200, "json": {"choices": [1, 2], "usage": {"completion_tokens": 0}}}, "2 choices and 0 tokens"),
+        ({"status": 200, "json": {"choices": [], "usage": {"completion_tokens": 1}}}, "0 choices and 1 tokens"),
+        ({"status": 200, "json": {"choices": [1], "usage": {"completion_tokens": 1}}}, None),
+    ],
+)
+def test_the_answer_to_a_chat(chat, words):
+    found = chat_reasons(chat)
+    assert len(found) == bool(words) and all(words in reason["message"] for reason in found)
+
+
+def test_where_there_is_nothing_to_judge():
+    result = no_verdict("h", "x.service", "no_record", "The host keeps no record.")
+    assert result["summary"] == "h x.service: INCONCLUSIVE - the host keeps no record"
+    assert result["reasons"] == [{"code": "no_record", "message": "The host keeps no record."}]
+    assert set(_judge()) == set(result) - {"changed", "journal_tail"}
+    assert (result["verdict"], result["changed"], result["recorded"]) == ("inconclusive", False, False)
+    assert (result["requests_sent"], result["journal_tail"], result["device_settings"]) == (False, [], {})
+    assert result["release"] == "" and result["configuration"] is result["seconds_to_ready"] is None
+    assert no_verdict("h", "x", "c", "m", recorded=True)["recorded"] is True
