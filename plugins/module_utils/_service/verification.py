@@ -297,7 +297,7 @@ class Verification:
         value = settings.get("accept_length_above")
         try:
             number = 1.0 if value is None else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not 1 <= number < 1000:
             self.module.fail_json(

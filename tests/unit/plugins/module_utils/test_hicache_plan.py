@@ -853,6 +853,8 @@ def test_a_decode_server_makes_a_retraction_pool(release, options, config, token
     assert [(pool["tokens"], pool["gb"], pool["ranks"]) for pool in found["pools"]] == (
         [(tokens, gb, 4)] if tokens else []
     )
+    told = [one for one in found["explanation"] if "makes a retraction pool of" in one]
+    assert len(told) == bool(tokens)
     assert found["fits"] is True
     assert found["cautions"] == []
 
