@@ -392,8 +392,11 @@ def test_a_stream_counts_its_lines_and_knows_its_last_one():
 def test_a_line_without_an_end_is_kept_up_to_a_bound(monkeypatch):
     monkeypatch.setattr(journal, "LINE_LIMIT", 30)
     stream = journal.JsonStream()
+    kept = []
     for _turn in range(5):
         assert list(stream.feed(b"x" * 30)) == []
+        kept.append(len(stream._rest))
+    assert kept == [30, 60, 90, 120, 31]
     # What is beyond the bound is left out, and the lines after it are read.
     assert [one.text for one in stream.feed(b'x\n{"MESSAGE":"died"}\n')][-1] == "died"
     assert stream.lines == 2
@@ -429,3 +432,9 @@ def test_a_folder_that_nobody_may_enter_hides_its_journal(tmp_path, monkeypatch)
 def test_of_a_property_the_first_line_counts():
     text = "ActiveState=active\nActiveState=failed\nOther=1\nMainPID\nExecStart={ a=b }\n"
     assert journal.parse_show(text) == {"ActiveState": "active", "ExecStart": "{ a=b }"}
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e12, -1e12, 1e300])
+def test_a_time_that_no_calendar_has_is_none(seconds):
+    assert journal.iso_utc(seconds) is None
+    assert journal.iso_utc(0) == "1970-01-01T00:00:00.000000Z"

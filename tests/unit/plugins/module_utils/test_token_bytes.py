@@ -199,3 +199,14 @@ def test_what_cannot_be_told_of_a_model_is_told_in_words(ask, words):
 )
 def test_bytes_of_a_rank_are_those_of_its_stage(stages, tags, found):
     assert token_bytes.of_rank(stages, tags, 7) == found
+
+
+@pytest.mark.parametrize("error", [ValueError, RecursionError])
+@pytest.mark.parametrize(("name", "function"), [("model", "geometry"), ("draft_model", "bytes_per_token")])
+def test_a_config_that_cannot_be_read_to_its_end_is_told(monkeypatch, name, function, error):
+    def refuse(*_args, **_more):
+        raise error("too deep")
+
+    monkeypatch.setattr(token_bytes.kv_geometry, function, refuse)
+    told = token_bytes.of_start(start(), hicache_judge.Ask(**{name: LLAMA}))
+    assert (told.main, told.draft, told.problem) == (None, None, "too deep")
