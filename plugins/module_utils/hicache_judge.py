@@ -322,7 +322,9 @@ def _holes(seen, number):
         if "TP" not in tags:
             return _product_holes(seen, number)
         numbers.append(tags["TP"])
-    if not numbers or len(set(numbers)) != len(numbers):
+    # Each pipeline stage has numbers of its own.
+    stages = {dict(rank.tags).get("PP") for rank in seen}
+    if not numbers or len(set(numbers)) != len(numbers) or len(stages) > 1:
         return _product_holes(seen, number)
     base = min(numbers) // number * number
     row = range(base, base + number)

@@ -328,10 +328,18 @@ def test_a_line_at_the_limit_is_read(monkeypatch):
 
 @pytest.mark.parametrize(
     ("raw", "cursor"),
-    [(b'{"__CURSOR":"c"}', "c"), (b'{"__CURSOR":5}', None), (b"{}", None), (b"[]", None), (b"{", None)],
+    [
+        (b'{"__CURSOR":"c"}', "c"),
+        (b'{"__CURSOR":5}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"{", None),
+        (b"[" * 10**5, None),
+    ],
 )
 def test_a_cursor_is_text(raw, cursor):
     assert journal.cursor_of(raw) == cursor
+    assert journal.cursor_of(b"[" * 10**5) is None
 
 
 def record(**fields):

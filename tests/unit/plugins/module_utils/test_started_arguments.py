@@ -107,6 +107,7 @@ def test_which_servers_have_pools_for_retraction(settings, release, pools):
         ("hicache_ratio", 4, "4.0"),
         ("hicache_ratio", " 4.0 ", 4),
         ("hicache_ratio", 1e9, 1e9 + 0.5),
+        ("mem_fraction_static", 0.5, 0.5 + 8e-10),
         ("trust_remote_code", "TRUE", True),
         ("trust_remote_code", False, "false"),
         # Nothing asked for leaves the choice.
@@ -144,6 +145,7 @@ def test_the_same_value_in_other_words(name, wanted, got):
     [
         ("hicache_ratio", 4, 2.0),
         ("hicache_ratio", 4.0, 4.0001),
+        ("mem_fraction_static", 0.5, 0.5 + 1.2e-9),
         ("hicache_ratio", 3, None),
         ("hicache_size", 1, None),
         ("nnodes", 2, None),
@@ -198,6 +200,7 @@ FA3 = {"attention_backend": "fa3"}
         ("page_size", 1, {"page_size": 64, **FA3, "decode_attention_backend": "new"}, None, True),
         ("page_size", "many", {"page_size": 64}, None, False),
         ("page_size", None, {"page_size": 64}, None, False),
+        ("page_size", float("inf"), {"page_size": 64}, None, False),
         # Layout and backend of the transfers.
         ("hicache_mem_layout", "layer_first", {"hicache_mem_layout": "page_first"}, None, False),
         (
