@@ -857,6 +857,8 @@ def test_a_decode_server_makes_a_retraction_pool(release, options, config, token
     assert len(told) == bool(tokens)
     assert found["fits"] is True
     assert found["cautions"] == []
+    told = [sentence for sentence in found["explanation"] if "makes a retraction pool of" in sentence]
+    assert len(told) == bool(tokens)
 
 
 @pytest.mark.parametrize(
