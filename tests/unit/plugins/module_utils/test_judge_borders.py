@@ -791,3 +791,105 @@ def test_the_result_lists_pools_by_size():
         ("TP1", "kv", 44.78),
     ]
     assert (result["ranks_seen"], result["ranks_expected"], result["ranks_missing"]) == (2, 2, [])
+
+
+# -- whose lines are of one rank ------------------------------------------------------------------------------------
+
+
+def grouped(*allocations, ask=None):
+    """Return (name, GB of the main pool, GB of the draft, pools beside them, repeats, from others) of each rank."""
+    return [
+        (
+            one.name,
+            one.main.gb if one.main else None,
+            one.draft.gb if one.draft else None,
+            [item.pool for item in one.side],
+            one.repeats,
+            one.others,
+        )
+        for one in hicache_judge.group_ranks(list(allocations), ask or Ask())
+    ]
+
+
+def bare(gb, **fields):
+    return alloc((), gb, **fields)
+
+
+@pytest.mark.parametrize(
+    ("allocations", "ask", "found"),
+    [
+        # Tags name a rank; of two lines in order the larger one is the main pool.
+        ([alloc(tp(1), 4.0), alloc(tp(0), 4.0)], None, [("TP0", 4.0, None), ("TP1", 4.0, None)]),
+        ([alloc(tp(0), 1.0), alloc(tp(0), 4.0)], None, [("TP0", 4.0, 1.0)]),
+        ([alloc(tp(0), 4.0, role="main"), alloc(tp(0), 1.0, role="draft")], None, [("TP0", 4.0, 1.0)]),
+        # Of several containers each has ranks of its own.
+        (
+            [alloc(tp(0), 4.0, origin="a"), alloc(tp(0), 5.0, origin="b")],
+            None,
+            [("a TP0", 4.0, None), ("b TP0", 5.0, None)],
+        ),
+        (
+            [alloc(tp(0), 4.0, origin="a"), alloc(tp(1), 5.0, origin="a")],
+            None,
+            [("TP0", 4.0, None), ("TP1", 5.0, None)],
+        ),
+        # Without tags a process is a rank, else each line of the largest pool is.
+        ([bare(4.0, pid=7), bare(1.0, pid=7), bare(4.0, pid=8)], None, [("pid 7", 4.0, 1.0), ("pid 8", 4.0, None)]),
+        ([bare(4.0, pid=7), bare(4.0)], None, [("#1", 4.0, None), ("#2", 4.0, None)]),
+        ([bare(4.0), bare(4.0), bare(1.0)], None, [("#1", 4.0, 1.0), ("#2", 4.0, None)]),
+        ([bare(4.0), bare(2.0)], None, [("#1", 4.0, None), ("#2", 2.0, None)]),
+        ([bare(4.0), bare(1.99)], None, [("#1", 4.0, 1.99)]),
+        # Every expected process wrote two lines of two sizes.
+        ([bare(4.0), bare(3.0), bare(4.0), bare(3.0)], Ask(ranks=2), [("#1", 4.0, 3.0), ("#2", 4.0, 3.0)]),
+        ([bare(4.0), bare(3.0)], Ask(rank_set=["8"]), [("#1", 4.0, 3.0)]),
+        ([bare(4.0), bare(3.0)], Ask(ranks=2), [("#1", 4.0, None), ("#2", 3.0, None)]),
+        (
+            [bare(4.0, origin="a"), bare(4.0, origin="b"), bare(4.0, origin="b")],
+            None,
+            [("a #1", 4.0, None), ("b #1", 4.0, None), ("b #2", 4.0, None)],
+        ),
+        ([bare(4.0, origin="a"), bare(4.0, origin="a")], None, [("#1", 4.0, None), ("#2", 4.0, None)]),
+        # A lone line of the size of the others' drafts is a draft.
+        (
+            [alloc(tp(0), 4.0), alloc(tp(0), 1.0), alloc(tp(1), 4.0), alloc(tp(1), 1.0), alloc(tp(2), 1.01)],
+            None,
+            [("TP0", 4.0, 1.0), ("TP1", 4.0, 1.0), ("TP2", None, 1.01)],
+        ),
+        (
+            [alloc(tp(0), 4.0), alloc(tp(0), 1.0), alloc(tp(1), 1.02)],
+            None,
+            [("TP0", 4.0, 1.0), ("TP1", 1.02, None)],
+        ),
+        # A model whose every layer slides.
+        ([alloc(tp(0), 4.0, role="side", pool="swa")], None, [("TP0", 4.0, None)]),
+        # Ranks that share the pool of another one have no memory of their own.
+        (
+            [alloc(tp(0), 4.0), alloc(tp(1), 4.0, role="shared", pool="shared")],
+            None,
+            [("TP0", 4.0, None), ("TP1", 0.0, None)],
+        ),
+        ([alloc(tp(1), 4.0, role="shared", pool="shared")], None, [("TP1", None, None)]),
+    ],
+)
+def test_whose_lines_are_of_one_rank(allocations, ask, found):
+    assert [one[:3] for one in grouped(*allocations, ask=ask)] == found
+
+
+def test_lines_that_stand_twice_are_counted_once():
+    twice = [alloc(tp(0), 4.0, pid=7), alloc(tp(0), 4.0, pid=7)]
+    assert grouped(*twice) == [("TP0", 4.0, None, [], 1, False)]
+    assert grouped(alloc(tp(0), 4.0, pid=7), alloc(tp(0), 4.0, pid=8)) == [("TP0", 4.0, None, [], 1, True)]
+    assert grouped(alloc(tp(0), 4.0, pid=7), alloc(tp(0), 4.0)) == [("TP0", 4.0, None, [], 1, False)]
+    side = alloc(tp(0), 1.0, role="side", pool="indexer")
+    assert grouped(*twice, side, side)[0][3] == ["indexer"]
+    assert grouped(*twice, side, side._replace(item="b"))[0][3] == ["indexer", "indexer"]
+    drafts = [alloc(tp(0), 1.0, role="draft", pool="draft"), alloc(tp(0), 1.0, role="draft", pool="draft")]
+    assert grouped(*twice, *drafts)[0][2:4] == (1.0, [])
+    assert grouped(*twice, drafts[0], drafts[1]._replace(gb=2.0))[0][2:4] == (1.0, ["draft"])
+
+
+def test_the_pools_of_a_rank_have_names():
+    one = rank(tp(0), 4.0, 1.0)
+    one.side = [alloc(pool="indexer"), alloc(pool="state", item="conv")]
+    assert [name for name, _item in one.pools()] == ["kv", "draft", "indexer", "state:conv"]
+    assert list(Rank("x", ()).pools()) == []
