@@ -58,7 +58,7 @@ NAME = "sglang:hicache_host_total_tokens"
         (f'{NAME}{{tp_rank="0",x="a\\"b"}} 6.4e5', [({"tp_rank": "0", "x": 'a\\"b'}, 640000)]),
         (f"{NAME} 0", [({}, 0)]),
         (f"{NAME} -1", []),
-        (f"{NAME} NaN\n{NAME} +Inf\n{NAME} e\n{NAME} 7", [({}, 7)]),
+        (f"{NAME} NaN\n{NAME} +Inf\n{NAME} e\n{NAME} 1e999\n{NAME} 7", [({}, 7)]),
         (f"{NAME} 999999999999999", [({}, 10**15 - 1)]),
         (f"{NAME} 1000000000000000", []),
         (f"# TYPE {NAME} gauge\nother 5", []),
