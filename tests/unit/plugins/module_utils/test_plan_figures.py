@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.module_utils import hicache_plan
 
@@ -276,3 +278,29 @@ def test_words_in_the_plural(count, text):
     assert hicache_plan._plural(count, "rank") == text
     assert hicache_plan._gb(1234567890) == "1.23 GB" and hicache_plan._gb(1234 * GB, 0) == "1,234 GB"
     assert hicache_plan._gib(1536 * MIB) == "1.50 GiB" and hicache_plan._gib(2**40, 1) == "1,024.0 GiB"
+
+
+def test_memory_of_a_control_group_without_shared_memory():
+    assert hicache_plan.held_bytes("anon 5\n") == 5
+    assert hicache_plan.held_bytes("anon 5\nshmem 2\n") == 7
+    assert hicache_plan.held_bytes("total_rss 5\n") == 5
+    assert hicache_plan.held_bytes("total_shmem 2\n") == 2
+
+
+def test_figures_of_the_memory_have_two_decimals():
+    shape = SimpleNamespace(release="0.5.23", ranks=2, ranks_of_engine=2)
+    facts = {"total": 123456789012, "available": 98765432109, "held": 1234567890, "cgroup_limit": 87654321098}
+    ask = {"memory": facts, "release": "0.5.23", "rank_memory_gb": 1.23456, "ratio": 4.0}
+    found = hicache_plan.Memory(ask, shape).result([{"total_bytes": 1234567890}, {"total_bytes": 1}])
+    assert found == {
+        "total_gb": 123.46,
+        "available_gb": 100.0,
+        "held_gb": 1.23,
+        "cgroup_limit_gb": 87.65,
+        "processes_gb": 2.47,
+        "reserve_gb": 10.74,
+        "usable_gb": 74.45,
+        "usable_per_rank_gb": 37.22,
+        "left_gb": 73.21,
+    }
+    assert hicache_plan.Memory(ask, shape).result([])["left_gb"] is None

@@ -173,6 +173,10 @@ class Answer(io.BytesIO):
     def getcode(self):
         return 200
 
+    def read(self, limit):
+        assert limit == 4 * 1024 * 1024
+        return super().read(limit)
+
 
 @pytest.mark.parametrize(
     ("content", "found"),
@@ -255,3 +259,18 @@ def test_a_verdict_of_nothing(tmp_path):
     result = one.nothing("no_record", "The host keeps none.", without_record=True)
     assert (result["verdict"], result["without_record"]) == ("inconclusive", True)
     assert one.nothing("x", "y")["without_record"] is False
+
+
+@pytest.mark.parametrize(
+    ("differs", "check_mode", "seconds"), [([], False, 60), (["x"], False, 0), ([], True, 0), (["x"], True, 0)]
+)
+def test_only_the_recorded_service_is_waited_for(tmp_path, differs, check_mode, seconds):
+    one, asked = made(tmp_path, check_mode=check_mode, timeout=60), []
+    one.show = lambda: {"LoadState": "loaded"}
+    one.record_of = lambda shown: ("one", {"verify": {"ranks": 8}})
+    one.store = SimpleNamespace(texts=lambda _one: ("", ""))
+    one.differences = lambda shown, _one: differs
+    one.journal = lambda settings, expected, timeout: asked.append(timeout) or {"verdict": "pass"}
+    one.conclude = lambda settings, journal, differences, _one, recorded: (differences, recorded)
+    assert one.run() == (differs, True)
+    assert asked == [seconds]

@@ -313,3 +313,29 @@ def test_the_kernel_is_asked_from_the_time_of_the_start_on(since, asked):
     one.read_kernel({})
     assert [("--since=@5" in argv) for argv in argvs] == ([True] if asked else [])
     assert [death.code for death in one.evidence.start.deaths] == (["killed_by_oom"] if asked else [])
+
+
+def test_few_lines_of_a_journal_are_bounded():
+    one, block = made(), b"x" * (8 * 1024 * 1024)
+
+    def journalctl(argv, take):
+        for _turn in range(4):
+            take(block)
+        return 0, "words"
+
+    one.journalctl = journalctl
+    lines, said = one.lines(["journalctl"])
+    assert (sum(map(len, lines)), said) == (16 * 1024 * 1024, "words")
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "message"),
+    [(1, "first\nsecond\n", "journalctl failed: first"), (7, "", "journalctl failed: 7"), (0, "first\n", None)],
+)
+def test_a_journal_that_cannot_be_read(code, said, message):
+    one = made()
+    one.total = 0
+    one.module.get_bin_path = lambda name, required: f"/bin/{name}"
+    one.journalctl = lambda argv, take: (code, said)
+    one.read_on("a" * 32, ("/x.journal",))
+    assert [loss["message"] for loss in one.evidence.start.losses.values()] == ([message] if message else [])
