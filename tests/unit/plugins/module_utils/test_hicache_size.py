@@ -235,3 +235,12 @@ def test_bytes_of_heads_with_values_of_another_size():
         hicache_size.align_tokens(10, 0)
     assert hicache_size.align_tokens(10, 1) == 11
     assert hicache_size.host_tokens_for_size(1, 1, 1, "0.5.5") == 10**9
+
+
+def test_a_page_that_is_not_named_has_one_token():
+    assert hicache_size.align_tokens(10) == 11
+    assert hicache_size.host_tokens(10, 2) == 21
+    assert hicache_size.host_tokens_for_size(1, 10**8) == 11
+    assert hicache_size.draft_tokens(10, release="0.5.22") == hicache_size.draft_tokens(10, 5, release="0.5.22") == 11
+    assert hicache_size.predict(10, 2)["tokens"] == 21
+    assert hicache_size.device_tokens_of(44.77, 4, 70272) == hicache_size.device_tokens_of(44.77, 4, 70272, 1)
