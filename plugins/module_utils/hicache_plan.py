@@ -355,32 +355,11 @@ def find_device_tokens(ask, token_bytes, draft_token_bytes, page, notes):
 _FIRST_POOLS = ("kv", "budget")
 
 
-def _pool(name, stage, token_bytes, tokens, release, packed=0):
-    size = tokens * token_bytes
+def _entry(name, stage, size, release, **known):
+    """One pool of the ranks of a stage; ``size``: its bytes on a rank; ``known``: what is told of its tokens."""
     pinned = hicache_size.pinned_bytes(size, release)
     return {
         "pool": name,
-        "stage": stage.number,
-        "ranks": stage.ranks,
-        "layers": stage.layers,
-        "packed_layers": packed,
-        "bytes_per_token": token_bytes,
-        "tokens": tokens,
-        "bytes": size,
-        "pinned_bytes": pinned,
-        "total_bytes": pinned * stage.ranks,
-        "gb": round(size / GB, 2),
-        "gib": round(size / GIB, 2),
-        "total_gb": round(pinned * stage.ranks / GB, 2),
-        "line": hicache_size.allocation_line(size / GB, tokens, name, release, stage.layers, packed),
-    }
-
-
-def _budget_pool(stage, size, release):
-    """What a size takes of a rank where the geometry of its pools, and so their tokens, is not known."""
-    pinned = hicache_size.pinned_bytes(size, release)
-    return {
-        "pool": "budget",
         "stage": stage.number,
         "ranks": stage.ranks,
         "layers": None,
@@ -394,7 +373,23 @@ def _budget_pool(stage, size, release):
         "gib": round(size / GIB, 2),
         "total_gb": round(pinned * stage.ranks / GB, 2),
         "line": None,
+        **known,
     }
+
+
+def _pool(name, stage, token_bytes, tokens, release, packed=0):
+    size = tokens * token_bytes
+    return _entry(
+        name,
+        stage,
+        size,
+        release,
+        layers=stage.layers,
+        packed_layers=packed,
+        bytes_per_token=token_bytes,
+        tokens=tokens,
+        line=hicache_size.allocation_line(size / GB, tokens, name, release, stage.layers, packed),
+    )
 
 
 #: The engine options that a plan reads; role plan passes these and no others, as others may be secret.
@@ -606,7 +601,7 @@ class SizedShape:
         if not size_gb:
             return []
         size = int(size_gb * GB) * self.times
-        return [_budget_pool(stage, size, self.release) for stage in self.stages]
+        return [_entry("budget", stage, size, self.release) for stage in self.stages]
 
 
 # --- memory of the host -----------------------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ SHOW_PROPERTIES = (
     "ExecMainStatus",
     "ControlGroup",
     "ExecStart",
+    "DropInPaths",
 )
 
 

@@ -42,7 +42,7 @@ def _list_of(value):
 
 
 def chat_reasons(chat):
-    """Reasons against the answer to a chat completion, as registered from ``ansible.builtin.uri``."""
+    """Reasons against the answer to a chat completion: ``status``, ``json`` and ``msg``."""
     if chat.get("status") != 200 or not isinstance(chat.get("json"), dict):
         told = _failed_request("The chat completion", chat)
         return [_reason("chat_failed", f"{told}. The server is up but cannot answer; see the unit's journal.")]

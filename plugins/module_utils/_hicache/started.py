@@ -48,15 +48,10 @@ DEFAULTS = {
     "nnodes": 1,
     "node_rank": 0,
 }
-#: Names of the layout as people ask for it, and as the start prints it.
+#: Names of the layout as people ask for it, and as the start prints it. Context parallelism of the attention alone has
+#: no option of its own.
 LAYOUT_ARGUMENTS = {
-    "tensor_parallel_size": "tp_size",
-    "data_parallel_size": "dp_size",
-    "dp_attention_enabled": "enable_dp_attention",
-    "pipeline_parallel_size": "pp_size",
-    "decode_context_parallel_size": "dcp_size",
-    "nodes": "nnodes",
-    "node_rank": "node_rank",
+    name: field for name, field in parallel_layout.FIELDS.items() if name != "attention_context_parallel_size"
 }
 # Attention backends that take any page size; others, and some models, put their own in its place.
 _ANY_PAGE = frozenset(("fa3", "flashinfer", "triton", "torch_native", "flex_attention"))

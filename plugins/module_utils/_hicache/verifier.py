@@ -193,12 +193,24 @@ def addresses(host):
     return sorted({entry[4][0].partition("%")[0] for entry in found})[:16]
 
 
-class Verifier:
-    """One run of the module."""
+def show_unit(module, unit):
+    """The state of a unit, a dict of texts; a host without systemd ends the module."""
+    argv = journal.show_argv(unit, module.get_bin_path("systemctl", required=True))
+    code, out, err = module.run_command(argv, environ_update={"LC_ALL": "C", "LANGUAGE": "C"})
+    state = journal.parse_show(out)
+    if code != 0 and not state:
+        module.fail_json(
+            msg=f"systemctl show {unit} failed: {err.strip() or code}. The module needs a host that runs systemd."
+        )
+    return state
 
-    def __init__(self, module):
+
+class Verifier:
+    """One run of the module, with its own options unless others are given."""
+
+    def __init__(self, module, params=None):
         self.module = module
-        self.params = module.params
+        self.params = module.params if params is None else params
         self.unit = journal.full_unit_name(self.params["unit"]) if self.params["unit"] else None
         self.ask = build_ask(self.params)
         self.began = time.monotonic()
@@ -254,15 +266,7 @@ class Verifier:
             self.evidence.start.lose("journal_unreadable", f"journalctl failed: {words[0] if words else code}")
 
     def show(self):
-        argv = journal.show_argv(self.unit, self.module.get_bin_path("systemctl", required=True))
-        code, out, err = self.module.run_command(argv, environ_update={"LC_ALL": "C", "LANGUAGE": "C"})
-        state = journal.parse_show(out)
-        if code != 0 and not state:
-            self.module.fail_json(
-                msg=f"systemctl show {self.unit} failed: {err.strip() or code}. The module needs a host that runs "
-                "systemd."
-            )
-        return state
+        return show_unit(self.module, self.unit)
 
     # -- sources --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ipaddress
 import os
 
-from ..proc_text import parse_listeners, parse_unit
+from ..proc_text import parse_cgroups, parse_listeners, parse_unit
 
 
 def _unknown():
@@ -62,13 +62,10 @@ def answering(listeners, address):
 
 def in_group(text, control_group):
     """Tell whether /proc/PID/cgroup places a process in a control group or below it (version 1, hybrid or 2)."""
-    for line in text.splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3 and (parts[:2] == ["0", ""] or parts[1] == "name=systemd"):
-            path = parts[2].rstrip("/")
-            if path == control_group or path.startswith(control_group + "/"):
-                return True
-    return False
+    paths = parse_cgroups(text)
+    # Where systemd keeps its units: the unified hierarchy has no name.
+    own = [(paths.get(name) or "").rstrip("/") for name in ("", "name=systemd")]
+    return any(path == control_group or path.startswith(control_group + "/") for path in own)
 
 
 def _holds(proc, pid, links):

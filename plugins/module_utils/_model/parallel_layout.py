@@ -20,8 +20,8 @@ from collections import namedtuple
 #: The most ranks that are taken for meant; more is a slip of the pen, and listing them would take forever.
 MOST_RANKS = 4096
 
-# Settings of layout(), and the fields of SGLang's ServerArgs that hold the same.
-_FIELDS = {
+#: Settings of layout(), and the fields of SGLang's ServerArgs that hold the same.
+FIELDS = {
     "tensor_parallel_size": "tp_size",
     "data_parallel_size": "dp_size",
     "dp_attention_enabled": "enable_dp_attention",
@@ -197,7 +197,7 @@ def from_server_args(args):
 
     ``attn_dp_size`` above 1 is DP attention of that width; releases that have it move ``dp_size`` there.
     """
-    found = {name: args.get(field) for name, field in _FIELDS.items()}
+    found = {name: args.get(field) for name, field in FIELDS.items()}
     _widen(found, args.get("attn_dp_size"))
     return {name: value for name, value in found.items() if value is not None}
 

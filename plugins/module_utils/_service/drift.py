@@ -18,6 +18,7 @@ from collections import OrderedDict
 from .. import argument_check, service_store, unit_changes
 from .._hicache import started
 from .._host.process import process_of
+from .._model import parallel_layout
 
 HIDDEN = argument_check.HIDDEN
 #: Variables that steer the engine: one that a process has and no record names is a difference.
@@ -227,11 +228,7 @@ def host_differences(store, shown, one):
 
 #: Option of the command line to the name that the start's own ``server_args`` have for it, where they differ.
 _ALIASES = {
-    "tensor_parallel_size": "tp_size",
-    "pipeline_parallel_size": "pp_size",
-    "data_parallel_size": "dp_size",
-    "decode_context_parallel_size": "dcp_size",
-    "expert_parallel_size": "ep_size",
+    **parallel_layout.FIELDS,
     "model": "model_path",
     "speculative_draft_model": "speculative_draft_model_path",
     "enable_hicache": "enable_hierarchical_cache",

@@ -15,7 +15,6 @@ import json
 import math
 import os
 import time
-from types import SimpleNamespace
 
 from ansible.module_utils.urls import open_url
 
@@ -24,13 +23,6 @@ from .._hicache import verifier as hicache
 from .._model import parallel_layout
 from . import drift
 
-SHOWN = (
-    "LoadState",
-    "ActiveState",
-    "InvocationID",
-    "MainPID",
-    "DropInPaths",
-)
 ANSWER_LIMIT = 4 * 1024 * 1024
 TAIL_LINES = 25
 LASTING_SECONDS = 0.5
@@ -127,15 +119,7 @@ class Verification:
     # -- looking --------------------------------------------------------------------------------------------------
 
     def show(self):
-        argv = ["systemctl", "show", f"--property={','.join(SHOWN)}", "--", self.unit]
-        code, out, err = self.module.run_command(argv, environ_update={"LC_ALL": "C", "LANGUAGE": "C"})
-        state = dict(line.partition("=")[::2] for line in out.splitlines() if "=" in line)
-        if code != 0 and not state:
-            self.module.fail_json(
-                msg=f"systemctl show {self.unit} failed: {err.strip() or code}. The module needs a host that runs "
-                "systemd."
-            )
-        return state
+        return hicache.show_unit(self.module, self.unit)
 
     def record_of(self, shown):
         """``(ID, record)`` of the configuration that the running start has; record is None where none is kept."""
@@ -161,13 +145,7 @@ class Verification:
             problem = f"The record of its configuration holds a value of the wrong type: {error}. Deploy it again."
         if problem:
             self.module.fail_json(msg=f"The settings that {self.unit} is judged by are wrong. {problem}")
-        asking = SimpleNamespace(
-            params=options,
-            get_bin_path=self.module.get_bin_path,
-            run_command=self.module.run_command,
-            fail_json=self.module.fail_json,
-        )
-        return hicache.Verifier(asking).run()
+        return hicache.Verifier(self.module, options).run()
 
     def tail(self):
         """The last lines of the unit's journal, without keys and tokens."""
@@ -251,6 +229,8 @@ class Verification:
                 without_record=True,
             )
         settings = {**settings, "name": self.name, "unit": self.unit}
+        # Refused before a wait that may take an hour.
+        self.accept_length_above(settings)
         expected = drift.expected_settings(drift.recorded_words(self.store.texts(one)[0])) if recorded else {}
         differences = self.differences(shown, one) if recorded else []
         # A service that is not the recorded one is not waited for.
