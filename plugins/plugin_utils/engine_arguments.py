@@ -19,7 +19,7 @@ import os
 import re
 from collections import namedtuple
 
-from .vllm_words import value_counterpart
+from ._settings.vllm_words import value_counterpart
 
 TABLE_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engine_arguments.json")
 

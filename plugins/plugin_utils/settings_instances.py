@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
+from ._settings.numbers import printable
 from .settings import normalised, plain
-from .settings_numbers import printable
 from .settings_problems import settings_problems
 
 VARIABLE = "serve_instances"

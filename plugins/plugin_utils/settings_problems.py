@@ -17,12 +17,12 @@ import re
 from ..module_utils import argument_check
 from ..module_utils._model import parallel_layout
 from . import engine_arguments as table
+from ._settings.excludes import disaggregation_excludes, hicache_excludes, number_of
+from ._settings.numbers import SECRET_OPTIONS, limits, printable, sizes
+from ._settings.vllm_words import option_mend, value_counterpart
 from .engine_arguments import UnknownRelease, is_older
 from .settings import SETTINGS, SPEC_V2_ANY_TOPK, SPEC_V2_GONE, SPEC_V2_VARIABLE, is_on, node_ranks, normalised, plain
-from .settings_excludes import disaggregation_excludes, hicache_excludes, number_of
-from .settings_numbers import SECRET_OPTIONS, limits, printable, sizes
 from .systemd_quote import is_variable_name, unsafe_characters
-from .vllm_words import option_mend, value_counterpart
 
 HIDDEN = argument_check.HIDDEN
 

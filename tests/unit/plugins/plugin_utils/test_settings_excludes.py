@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.plugin_utils import engine_arguments as table
-from ansible_collections.llmfleet.sglang.plugins.plugin_utils import settings_excludes
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils._settings import excludes
 from ansible_collections.llmfleet.sglang.plugins.plugin_utils.settings_problems import settings_problems
 
 PLAIN = {
@@ -159,7 +159,7 @@ def test_the_way_out_of_one_refusal_is_not_the_next():
     ],
 )
 def test_numbers_of_options(options, number):
-    assert settings_excludes.number_of(options, *settings_excludes.DCP_OPTIONS) == number
+    assert excludes.number_of(options, *excludes.DCP_OPTIONS) == number
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import re
 
 import pytest
 from ansible_collections.llmfleet.sglang.plugins.plugin_utils import engine_arguments as table
-from ansible_collections.llmfleet.sglang.plugins.plugin_utils import settings_instances, vllm_words
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils import settings_instances
+from ansible_collections.llmfleet.sglang.plugins.plugin_utils._settings import vllm_words
 from ansible_collections.llmfleet.sglang.plugins.plugin_utils.settings import SETTINGS
 from ansible_collections.llmfleet.sglang.plugins.plugin_utils.settings_problems import settings_problems
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
-from ..module_utils import argument_check
-from .settings import SETTINGS
-from .settings_excludes import DCP_OPTIONS, number_of
+from ...module_utils import argument_check
+from ..settings import SETTINGS
+from .excludes import DCP_OPTIONS, number_of
 
 # SGLang writes its arguments to the journal and /server_info returns them, in every release up to 0.5.23.
 SECRET_OPTIONS = frozenset(("api-key", "admin-api-key", "ssl-keyfile-password"))

@@ -11,7 +11,7 @@ to the installed release ends at the parser and finds none of them. The bounds w
 
 from __future__ import annotations
 
-from .engine_arguments import is_older
+from ..engine_arguments import is_older
 
 RADIX_OPTION = "disaggregation-decode-enable-radix-cache"
 DCP_OPTIONS = ("dcp-size", "decode-context-parallel-size")
